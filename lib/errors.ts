@@ -1,0 +1,76 @@
+/**
+ * Every code that a {@link HindsearchError} can carry. Codes are stable: a program may branch on them,
+ * messages may change. The native side uses the same words (native/core/error.h).
+ */
+export const HindsearchErrorCode = {
+  /** No binary of the native engine exists for this machine, and none was built. */
+  ADDON_NOT_FOUND: "ADDON_NOT_FOUND",
+  /** A binary exists but the system refused to load it, or it belongs to another version. */
+  ADDON_LOAD_FAILED: "ADDON_LOAD_FAILED",
+  /** A value passed to the API is outside what is documented. */
+  INVALID_ARGUMENT: "INVALID_ARGUMENT",
+  /** The native engine could not allocate memory. */
+  OUT_OF_MEMORY: "OUT_OF_MEMORY",
+  /** A fault of this package; please report it. */
+  INTERNAL: "INTERNAL",
+  /** The caller's `AbortSignal` ended the call. */
+  ABORTED: "ABORTED",
+  /** The model uses a feature that the engine does not implement; the message names it. */
+  UNSUPPORTED_MODEL: "UNSUPPORTED_MODEL",
+  /** A model folder or checkpoint is incomplete, damaged or contradicts itself. */
+  INVALID_CHECKPOINT: "INVALID_CHECKPOINT",
+  /** Reading or writing a file failed. */
+  IO: "IO",
+  /** A NaN or an infinity where the computation needs a number. */
+  NON_FINITE: "NON_FINITE",
+  /** The object was used after `dispose()`. */
+  DISPOSED: "DISPOSED",
+} as const;
+
+/** One of the values of the {@link HindsearchErrorCode} table. */
+export type HindsearchErrorCode = (typeof HindsearchErrorCode)[keyof typeof HindsearchErrorCode];
+
+/**
+ * The one error class of this package. `code` says what happened in a stable word, `message` says what,
+ * where, what was expected, what was found and what to do, and `cause` holds the error underneath, if any.
+ */
+export class HindsearchError extends Error {
+  /** The class name, for logs. */
+  override readonly name = "HindsearchError";
+  /** What happened, as a stable word. */
+  readonly code: HindsearchErrorCode;
+
+  /**
+   * @param code - What happened.
+   * @param message - What, where, expected, found, and what to do.
+   * @param options - `cause`: the error underneath.
+   */
+  constructor(code: HindsearchErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+
+  /**
+   * Gives an error of the native engine its class. An error that carries one of our codes becomes a
+   * `HindsearchError` with the original as `cause`; anything else comes back unchanged, so that the
+   * `TypeError` of a wrong argument type and the errors of user callbacks keep their identity.
+   *
+   * @param error - What was thrown.
+   * @internal
+   */
+  static from(error: unknown): unknown {
+    if (
+      error instanceof Error &&
+      !(error instanceof HindsearchError) &&
+      "code" in error &&
+      isCode(error.code)
+    ) {
+      return new HindsearchError(error.code, error.message, { cause: error });
+    }
+    return error;
+  }
+}
+
+function isCode(value: unknown): value is HindsearchErrorCode {
+  return typeof value === "string" && Object.hasOwn(HindsearchErrorCode, value);
+}

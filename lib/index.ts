@@ -1,0 +1,1 @@
+export { HindsearchError, HindsearchErrorCode } from "./errors.js";

@@ -1,0 +1,221 @@
+// The op interface: everything that the model, the trainer and the decoder ask of a device.
+//
+// Conventions
+//   - Tensors are float32, row-major, on the device. Small integer metadata (token ids, positions,
+//     page tables) are host pointers.
+//   - Axes: B sequences, T tokens of a sequence, R rows (packed tokens of all sequences), C hidden
+//     width, F feed-forward width, H query heads, K key/value heads, D head size, V vocabulary.
+//   - Every op computes a row in one fixed order of additions that depends on nothing but that
+//     row: not on R, not on the other rows, not on the number of threads. Weight gradients sum over
+//     rows in row order. This is what makes a rollout's log-prob equal to the trainer's, bit for bit.
+//   - ComputeType::bf16 rounds both operands of a matrix product to bf16 (to nearest even) and
+//     accumulates in f32; everything else is f32 in both types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace hindsearch {
+
+using Token = std::int32_t;
+
+enum class ComputeType { f32, bf16 };
+
+// A weight matrix [N, K] laid out for Backend::linear. Opaque; made and refilled by its backend.
+class PackedMatrix {
+ public:
+  virtual ~PackedMatrix() = default;
+  virtual std::int64_t rows() const = 0;     // N, outputs
+  virtual std::int64_t columns() const = 0;  // K, inputs
+  virtual std::size_t bytes() const = 0;
+};
+
+// Device memory with an owner.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual float* data() = 0;
+  virtual const float* data() const = 0;
+  virtual std::int64_t size() const = 0;  // floats
+};
+
+// Element (row, head, i) of a view is data[row * row_stride + head * width + i].
+struct HeadsView {
+  float* data;
+  std::int64_t rows;
+  std::int64_t heads;
+  std::int64_t width;
+  std::int64_t row_stride;
+};
+struct ConstHeadsView {
+  const float* data;
+  std::int64_t rows;
+  std::int64_t heads;
+  std::int64_t width;
+  std::int64_t row_stride;
+  ConstHeadsView(const float* d, std::int64_t r, std::int64_t h, std::int64_t w, std::int64_t s)
+      : data(d), rows(r), heads(h), width(w), row_stride(s) {}
+  ConstHeadsView(const HeadsView& v)  // NOLINT: a mutable view is a view
+      : data(v.data), rows(v.rows), heads(v.heads), width(v.width), row_stride(v.row_stride) {}
+};
+
+// Keys and values live in pages of kPageTokens tokens. One page holds, for every layer and every
+// key/value head, keys as [D][kPageTokens] (so that scores vectorise over keys) and values as
+// [kPageTokens][D]. Key j of a sequence is in lane j % kPageTokens of its page j / kPageTokens.
+inline constexpr std::int32_t kPageTokens = 16;
+
+struct KvPages {
+  float* data;
+  std::int32_t layers;
+  std::int32_t heads;
+  std::int32_t head_dim;
+
+  std::int64_t page_floats() const {
+    return std::int64_t{2} * layers * heads * head_dim * kPageTokens;
+  }
+  float* keys(std::int32_t page, std::int32_t layer, std::int32_t head) const {
+    return data + page * page_floats() +
+           (std::int64_t{layer} * heads + head) * 2 * head_dim * kPageTokens;
+  }
+  float* values(std::int32_t page, std::int32_t layer, std::int32_t head) const {
+    return keys(page, layer, head) + std::int64_t{head_dim} * kPageTokens;
+  }
+};
+
+// The new rows of one sequence inside a packed batch.
+struct SequenceRows {
+  std::int64_t first_row;     // its first row in the packed tensors
+  std::int32_t rows;          // new tokens
+  std::int32_t past;          // tokens before them, already in the cache
+  const std::int32_t* pages;  // ceil((past + rows) / kPageTokens) page numbers
+};
+
+// The distribution a token is drawn from. temperature 0 is greedy: the first of the largest
+// logits. Filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised
+// result of the one before; ties at a threshold are all kept.
+struct Sampling {
+  float temperature = 1;
+  std::int32_t top_k = 0;  // 0: off
+  float top_p = 1;         // 1: off
+  float min_p = 0;         // 0: off
+};
+
+struct AdamWStep {
+  float learning_rate;
+  float beta1;
+  float beta2;
+  float epsilon;
+  float weight_decay;
+  std::int64_t step;    // 1 for the first update (bias correction)
+  float gradient_scale; // multiplied into every gradient (global-norm clipping)
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual ComputeType compute() const = 0;
+
+  // --- Memory. Throws Error(OUT_OF_MEMORY). New buffers are zero. ---
+  virtual std::unique_ptr<Buffer> allocate(std::int64_t floats) = 0;
+  virtual void upload(const float* host, float* device, std::int64_t n) = 0;
+  virtual void download(const float* device, float* host, std::int64_t n) = 0;
+  virtual void copy(const float* from, float* to, std::int64_t n) = 0;
+  virtual void zero(float* x, std::int64_t n) = 0;
+  virtual void add(const float* x, float* y, std::int64_t n) = 0;  // y += x
+
+  // --- Embedding: out[r] = table[tokens[r]]; backward adds rows in row order. ---
+  virtual void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
+                     float* out) = 0;
+  virtual void embed_backward(const Token* tokens, std::int64_t rows, const float* d_out,
+                              std::int64_t width, float* d_table) = 0;
+
+  // --- RMSNorm over `width` of every (row, head); hidden states are a view with one head.
+  // inv_rms [rows, heads] may be null in the forward. In place (y.data == x.data) is allowed.
+  // Backward adds to d_x and to d_weight. ---
+  virtual void rms_norm(ConstHeadsView x, const float* weight, float epsilon, HeadsView y,
+                        float* inv_rms) = 0;
+  virtual void rms_norm_backward(ConstHeadsView x, const float* inv_rms, const float* weight,
+                                 ConstHeadsView d_y, HeadsView d_x, float* d_weight) = 0;
+
+  // --- Linear layers, weights [N, K] row-major. ---
+  virtual std::unique_ptr<PackedMatrix> pack(const float* weight, std::int64_t n,
+                                             std::int64_t k) = 0;
+  virtual void repack(PackedMatrix& packed, const float* weight) = 0;
+  // y[R, N] = x[R, K] w^T + bias (bias may be null); with `accumulate` added to y.
+  virtual void linear(const float* x, std::int64_t rows, const PackedMatrix& weight,
+                      const float* bias, float* y, bool accumulate) = 0;
+  // d_x[R, K] = d_y[R, N] w; with `accumulate` added to d_x.
+  virtual void linear_backward_input(const float* d_y, std::int64_t rows, const float* weight,
+                                     std::int64_t n, std::int64_t k, float* d_x,
+                                     bool accumulate) = 0;
+  // d_weight[N, K] += d_y^T x;  d_bias[N] += column sums of d_y (may be null).
+  virtual void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows,
+                                      std::int64_t n, std::int64_t k, float* d_weight,
+                                      float* d_bias) = 0;
+
+  // --- Rotary position embedding, half-split form, in place. cos/sin are [positions, D/2] tables;
+  // `inverse` rotates back, which is its gradient. ---
+  virtual void rope(HeadsView x, const std::int32_t* positions, const float* cosines,
+                    const float* sines, bool inverse) = 0;
+
+  // --- Gated MLP: gate_up [R, 2F] holds gate then up; out[R, F] = silu(gate) * up. ---
+  virtual void silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width,
+                         float* out) = 0;
+  virtual void silu_gate_backward(const float* gate_up, const float* d_out, std::int64_t rows,
+                                  std::int64_t width, float* d_gate_up) = 0;
+
+  // --- Causal grouped-query attention over pages. Row i of a sequence sees keys 0..past+i. ---
+  virtual void write_kv(ConstHeadsView keys, ConstHeadsView values,
+                        std::span<const SequenceRows> sequences, const KvPages& pages,
+                        std::int32_t layer) = 0;
+  // out[R, H*D]; statistics [R, H, 2] = (maximum, sum of exponentials), may be null.
+  virtual void attention(ConstHeadsView queries, std::span<const SequenceRows> sequences,
+                         const KvPages& pages, std::int32_t layer, float scale, float* out,
+                         float* statistics) = 0;
+  // For sequences without past. Overwrites d_queries, d_keys, d_values.
+  virtual void attention_backward(ConstHeadsView queries, std::span<const SequenceRows> sequences,
+                                  const KvPages& pages, std::int32_t layer, float scale,
+                                  const float* out, const float* statistics, const float* d_out,
+                                  HeadsView d_queries, HeadsView d_keys, HeadsView d_values) = 0;
+
+  // --- Vocabulary head. `head` holds the first V rows of the output embedding; rows beyond the
+  // tokenizer's vocabulary are simply not in it. Logits of more than a small block of rows are
+  // never held. All log-probs are of softmax(logits / temperature). ---
+  // log_probs[R] of targets[R], log_sums[R] (of logits / temperature), entropies[R] in nats (may be
+  // null). The per-row arithmetic is that of `sample`.
+  virtual void head_log_probs(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+                              float temperature, const Token* targets, float* log_probs,
+                              float* log_sums, float* entropies) = 0;
+  // g[R] = dL/dlogprob. d_hidden[R, C] is overwritten, d_weight[V, C] is added to:
+  // dlogits = g * (onehot(target) - softmax(logits / temperature)) / temperature.
+  virtual void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+                             const float* weight, float temperature, const Token* targets,
+                             const float* log_sums, const float* g, float* d_hidden,
+                             float* d_weight) = 0;
+  // All logits [R, V] of a few rows, unscaled.
+  virtual void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+                           float* logits) = 0;
+  // Draws one token a row from logits [R, V] (overwritten) with uniform numbers in [0, 1). log_probs are of the
+  // distribution drawn from; for greedy rows of the untruncated distribution at temperature 1.
+  virtual void sample(float* logits, std::int64_t rows, std::int64_t vocabulary,
+                      const Sampling* sampling, const double* uniforms, Token* tokens,
+                      float* log_probs) = 0;
+
+  // --- Optimizer. ---
+  // Sum in float64 over fixed blocks, so that it does not depend on the number of threads.
+  virtual double sum_of_squares(const float* x, std::int64_t n) = 0;
+  // Decoupled weight decay (Loshchilov & Hutter 2019): w *= 1 - lr * decay, then the bias-corrected
+  // Adam update.
+  virtual void adamw(float* weights, const float* gradients, float* first_moments,
+                     float* second_moments, std::int64_t n, const AdamWStep& step) = 0;
+};
+
+// The backend this binary was linked with.
+std::unique_ptr<Backend> make_backend(ComputeType compute);
+
+// Name of the instruction set in use, e.g. "avx512-bf16". HINDSEARCH_ISA forces a lower one.
+const char* instruction_set();
+
+}  // namespace hindsearch

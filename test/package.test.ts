@@ -1,0 +1,56 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { BuiltPackage } from "./support/built-package.js";
+
+let built: BuiltPackage;
+
+beforeAll(async () => {
+  built = await BuiltPackage.create();
+});
+
+afterAll(() => built.remove());
+
+test("import and require give the same classes", async () => {
+  const result = await built.run(`
+    import { createRequire } from "node:module";
+    import * as esm from "hindsearch";
+    const cjs = createRequire(import.meta.url)("hindsearch");
+    const different = Object.keys(esm).filter((name) => esm[name] !== cjs[name]);
+    console.log(JSON.stringify({ names: Object.keys(esm).length, different }));
+  `);
+  expect(result.stderr).toBe("");
+  const { names, different } = JSON.parse(result.stdout);
+  expect(names).toBeGreaterThan(0);
+  expect(different).toEqual([]);
+});
+
+test("require alone works", async () => {
+  const result = await built.run(
+    `const { HindsearchError } = require("hindsearch");
+     console.log(new HindsearchError("IO", "x") instanceof Error);`,
+    "cjs",
+  );
+  expect(result).toMatchObject({ code: 0, stdout: "true\n" });
+});
+
+test("importing the package does not load the addon; the first use does", async () => {
+  const result = await built.run(`
+    await import("hindsearch");
+    const objects = () => process.report.getReport().sharedObjects.filter((name) => name.endsWith("hindsearch.node"));
+    const afterImport = objects().length;
+    const { loadAddon } = await import("./dist/native/load.js");
+    loadAddon();
+    console.log(JSON.stringify({ afterImport, afterUse: objects().length }));
+  `);
+  expect(result.stderr).toBe("");
+  expect(JSON.parse(result.stdout)).toEqual({ afterImport: 0, afterUse: 1 });
+});
+
+test("the package works without a binary until it computes", async () => {
+  await built.removeBinary();
+  const result = await built.run(`
+    const { HindsearchError } = await import("hindsearch");
+    console.log(new HindsearchError("IO", "x").code);
+  `);
+  await built.placeBinary("build/Release/hindsearch.node");
+  expect(result).toMatchObject({ code: 0, stdout: "IO\n" });
+});

@@ -1,0 +1,118 @@
+/**
+ * Checks the package as users get it: what is in the tarball, whether its types resolve everywhere, and whether it
+ * works after an install into an empty folder, once compiled there and once from a prebuilt binary without any script.
+ *
+ * Run by `npm run check:package`. Exits non-zero with the output of the step that failed.
+ */
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const root = resolve(import.meta.dirname, "..");
+const scratch = mkdtempSync(join(tmpdir(), "hindsearch-package-"));
+const quiet = ["--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"];
+
+/** Runs a command and returns what it printed; its output is shown only if it fails. */
+function run(cwd: string, command: string, ...args: string[]): string {
+  try {
+    return execFileSync(command, args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout?: string; stderr?: string };
+    throw new Error(`${command} ${args.join(" ")} failed in ${cwd}\n${stdout ?? ""}${stderr ?? ""}`, {
+      cause: error,
+    });
+  }
+}
+
+function step<Result>(name: string, body: () => Result): Result {
+  const start = performance.now();
+  const result = body();
+  console.log(`${name}: ok, ${((performance.now() - start) / 1000).toFixed(1)} s`);
+  return result;
+}
+
+/** Packs `folder` and returns the tarball's path. */
+function pack(folder: string, destination: string, ...args: string[]): string {
+  mkdirSync(destination, { recursive: true });
+  run(folder, "npm", "pack", "--pack-destination", destination, ...quiet, ...args);
+  const [name] = readdirSync(destination);
+  if (name === undefined) throw new Error(`npm pack wrote nothing to ${destination}`);
+  return join(destination, name);
+}
+
+function checkContents(tarball: string): void {
+  const files = run(scratch, "tar", "-tzf", tarball)
+    .trim()
+    .split("\n")
+    .map((path) => path.replace(/^package\//, ""));
+  const required = ["LICENSE", "README.md", "CHANGELOG.md", "CMakeLists.txt", "binding.gyp"];
+  required.push(
+    "dist/index.js",
+    "dist/index.cjs",
+    "dist/index.d.ts",
+    "dist/index.d.cts",
+    "native/addon/addon.cc",
+  );
+  const missing = required.filter((path) => !files.includes(path));
+  if (missing.length > 0) throw new Error(`missing in the tarball: ${missing.join(", ")}`);
+  const allowed =
+    /^(dist|native|prebuilds)\/|^(package\.json|LICENSE|README\.md|CHANGELOG\.md|CMakeLists\.txt|binding\.gyp)$/;
+  const surplus = files.filter((path) => !allowed.test(path) || path.startsWith("native/test/"));
+  if (surplus.length > 0) throw new Error(`does not belong in the tarball: ${surplus.join(", ")}`);
+}
+
+/** Installs a tarball into an empty project and uses it from both module systems, down to the native engine. */
+function checkInstall(tarball: string, folder: string, ...args: string[]): void {
+  mkdirSync(folder);
+  writeFileSync(
+    join(folder, "package.json"),
+    JSON.stringify({ name: "user", version: "1.0.0", private: true }),
+  );
+  run(folder, "npm", "install", tarball, ...quiet, ...args);
+  writeFileSync(
+    join(folder, "use.mjs"),
+    `import { createRequire } from "node:module";
+     import { HindsearchError } from "hindsearch";
+     import { loadAddon } from "./node_modules/hindsearch/dist/native/load.js";
+     const cjs = createRequire(import.meta.url)("hindsearch");
+     if (cjs.HindsearchError !== HindsearchError) throw new Error("two copies of HindsearchError");
+     const { version } = createRequire(import.meta.url)("hindsearch/package.json");
+     if (loadAddon().version !== version) throw new Error("the native engine is of another version");`,
+  );
+  writeFileSync(
+    join(folder, "use.cjs"),
+    `const { HindsearchError } = require("hindsearch");
+     if (!(new HindsearchError("IO", "x") instanceof Error)) throw new Error("HindsearchError is no Error");`,
+  );
+  run(folder, process.execPath, "use.mjs");
+  run(folder, process.execPath, "use.cjs");
+}
+
+/** Makes a tarball that carries a prebuilt binary, from the sources in `tarball`; the working tree stays as it is. */
+function packWithPrebuild(tarball: string): string {
+  const folder = join(scratch, "package");
+  run(scratch, "tar", "-xzf", tarball);
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  run(folder, "npm", "run", "prebuilds");
+  // The JavaScript is in the tarball already: packing must not compile it again.
+  return pack(folder, join(scratch, "prebuilt"), "--ignore-scripts");
+}
+
+try {
+  const tarball = step("pack", () => pack(root, join(scratch, "source")));
+  step("contents of the tarball", () => checkContents(tarball));
+  step("publint", () => run(root, "npx", "--no-install", "publint", "run", tarball, "--strict"));
+  step("attw", () => run(root, "npx", "--no-install", "attw", tarball));
+  step("install, compiled from source", () => checkInstall(tarball, join(scratch, "from-source")));
+  const prebuilt = step("prebuild", () => packWithPrebuild(tarball));
+  step("contents of the tarball with a prebuild", () => checkContents(prebuilt));
+  step("install of the prebuild with scripts off", () =>
+    checkInstall(prebuilt, join(scratch, "from-prebuild"), "--ignore-scripts"),
+  );
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+} finally {
+  rmSync(scratch, { recursive: true, force: true });
+}

@@ -41,25 +41,32 @@ function pack(folder: string, destination: string, ...args: string[]): string {
   return join(destination, name);
 }
 
-function checkContents(tarball: string): void {
+/** Everything a user needs is in the tarball, and nothing else; `binaries` are the names a prebuild may have. */
+function checkContents(tarball: string, binaries: RegExp[]): void {
   const files = run(scratch, "tar", "-tzf", tarball)
     .trim()
     .split("\n")
     .map((path) => path.replace(/^package\//, ""));
-  const required = ["LICENSE", "README.md", "CHANGELOG.md", "CMakeLists.txt", "binding.gyp"];
-  required.push(
-    "dist/index.js",
-    "dist/index.cjs",
-    "dist/index.d.ts",
-    "dist/index.d.cts",
-    "native/addon/addon.cc",
-  );
-  const missing = required.filter((path) => !files.includes(path));
+  const needed = [
+    ...["package.json", "LICENSE", "README.md", "CHANGELOG.md", "CMakeLists.txt", "binding.gyp"].map(
+      literally,
+    ),
+    ...["dist/index.js", "dist/index.cjs", "dist/index.d.ts", "dist/index.d.cts"].map(literally),
+    ...binaries,
+  ];
+  const missing = needed.filter((pattern) => !files.some((path) => pattern.test(path)));
   if (missing.length > 0) throw new Error(`missing in the tarball: ${missing.join(", ")}`);
-  const allowed =
-    /^(dist|native|prebuilds)\/|^(package\.json|LICENSE|README\.md|CHANGELOG\.md|CMakeLists\.txt|binding\.gyp)$/;
-  const surplus = files.filter((path) => !allowed.test(path) || path.startsWith("native/test/"));
+  const others = [
+    /^dist\/.+\.(js|cjs|d\.ts|d\.cts|map|html|css)$/,
+    /^native\/(?!test\/).+\.(h|cc)$/,
+    /^native\/(.+\/)?CMakeLists\.txt$/,
+  ];
+  const surplus = files.filter((path) => ![...needed, ...others].some((pattern) => pattern.test(path)));
   if (surplus.length > 0) throw new Error(`does not belong in the tarball: ${surplus.join(", ")}`);
+}
+
+function literally(path: string): RegExp {
+  return new RegExp(`^${path.replaceAll(".", "\\.")}$`);
 }
 
 /** Installs a tarball into an empty project and uses it from both module systems, down to the native engine. */
@@ -101,12 +108,16 @@ function packWithPrebuild(tarball: string): string {
 
 try {
   const tarball = step("pack", () => pack(root, join(scratch, "source")));
-  step("contents of the tarball", () => checkContents(tarball));
+  step("contents of the tarball", () => checkContents(tarball, []));
   step("publint", () => run(root, "npx", "--no-install", "publint", "run", tarball, "--strict"));
   step("attw", () => run(root, "npx", "--no-install", "attw", tarball));
   step("install, compiled from source", () => checkInstall(tarball, join(scratch, "from-source")));
   const prebuilt = step("prebuild", () => packWithPrebuild(tarball));
-  step("contents of the tarball with a prebuild", () => checkContents(prebuilt));
+  step("contents of the tarball with a prebuild", () =>
+    checkContents(prebuilt, [
+      new RegExp(`^prebuilds/${process.platform}-${process.arch}/hindsearch[^/]*\\.node$`),
+    ]),
+  );
   step("install of the prebuild with scripts off", () =>
     checkInstall(prebuilt, join(scratch, "from-prebuild"), "--ignore-scripts"),
   );

@@ -23,8 +23,12 @@ export const HindsearchErrorCode = {
   IO: "IO",
   /** A NaN or an infinity where the computation needs a number. */
   NON_FINITE: "NON_FINITE",
-  /** The object was used after `dispose()`. */
+  /** The object was used after `dispose()` or `close()`. */
   DISPOSED: "DISPOSED",
+  /** A search failed: the engine or the search service did not answer, or answered something unusable. */
+  RETRIEVAL_FAILED: "RETRIEVAL_FAILED",
+  /** A package that this feature needs is not installed; the message says which. */
+  DEPENDENCY_MISSING: "DEPENDENCY_MISSING",
 } as const;
 
 /** One of the values of the {@link HindsearchErrorCode} table. */

@@ -9,9 +9,11 @@ const layers = {
   native: ["core", "backend", "objective", "optim", "model", "rollout", "addon", "test"],
   lib: [
     "errors.ts",
+    "abort.ts",
+    "network",
     "native",
-    "retrieval",
     "data",
+    "retrieval",
     "runs",
     "policy",
     "agent",

@@ -1,0 +1,57 @@
+import type { AbortOptions } from "../abort.js";
+import type { Passage } from "../retrieval/passage.js";
+
+/** One search of a trajectory, as a judge sees it. */
+export interface JudgeStep {
+  /** What the policy searched for. */
+  readonly query: string;
+  /** What came back, best first; empty if nothing was found. */
+  readonly passages: readonly Passage[];
+  /** What the policy wrote before the search. */
+  readonly reasoning?: string;
+}
+
+/** A failed trajectory in structured form. Question, queries, reasoning, answer and passages are untrusted text. */
+export interface JudgeInput {
+  /** The question that the trajectory was about. */
+  readonly question: string;
+  /** Accepted answers; `null` if the judge may not see them. */
+  readonly goldAnswers: readonly string[] | null;
+  /** The searches in the order in which they were made. */
+  readonly steps: readonly JudgeStep[];
+  /** What the trajectory answered; `null` if it did not. */
+  readonly answer: string | null;
+}
+
+/**
+ * Why there is no critique.
+ *
+ * | status | rule |
+ * |---|---|
+ * | `unparsable` | the reply holds no marked critique |
+ * | `too-short` | the critique has 10 characters or fewer once markers, tags and control characters are gone |
+ * | `refused` | the model declined, by its refusal field, its content filter or in words |
+ * | `truncated` | the reply reached its token limit before the critique was complete, also with more budget |
+ * | `leaked` | the critique states a gold answer and the leak policy drops such critiques |
+ * | `failed` | no usable reply: outage, deadline, open circuit, refused request, malformed response |
+ */
+export type CritiqueFailure = "unparsable" | "too-short" | "refused" | "truncated" | "leaked" | "failed";
+
+/**
+ * What a judge says about a trajectory. Only `ok` gives a hint; every failure leaves the trajectory without a
+ * distillation term and is counted. `raw` is the model's whole reply, for the record.
+ */
+export type Critique =
+  | { readonly status: "ok"; readonly text: string; readonly raw?: string }
+  | { readonly status: CritiqueFailure; readonly reason: string; readonly raw?: string };
+
+/** Reads a failed trajectory and writes one or two sentences on which search should have been made. */
+export interface Judge {
+  /**
+   * @param input - The trajectory.
+   * @param options - `signal` ends the call.
+   * @returns The critique, or why there is none: a failing judge is a value, not an exception.
+   * @throws {@link HindsearchError} `ABORTED`, and `INVALID_ARGUMENT` on a malformed input; nothing else.
+   */
+  critique(input: JudgeInput, options?: AbortOptions): Promise<Critique>;
+}

@@ -118,8 +118,10 @@ TEST(worker_runs_until_it_has_no_more_to_do_and_then_sleeps) {
 TEST(workers_take_turns_and_jobs_come_between) {
   auto a = std::make_shared<Countdown>(1 << 30);
   auto b = std::make_shared<Countdown>(1 << 30);
-  engine().add_worker(a);
-  engine().add_worker(b);
+  engine().post([&] {  // both at once, so that neither has a lead
+    engine().add_worker(a);
+    engine().add_worker(b);
+  });
   int gap = 0;
   for (int i = 0; i < 20; ++i) {
     engine().post([&] { gap = std::max(gap, std::abs(a->turns.load() - b->turns.load())); });
@@ -135,11 +137,17 @@ TEST(short_jobs_go_through_together_and_long_ones_stop_no_worker) {
   auto worker = std::make_shared<Countdown>(1 << 30);
   engine().add_worker(worker);
   int before = 0, after = 0;
-  engine().post([] { std::this_thread::sleep_for(milliseconds(5)); });
-  engine().post([&] { before = worker->turns.load(); });
-  engine().post([&] { std::this_thread::sleep_for(milliseconds(5)); });
-  engine().post([&] { after = worker->turns.load(); });
-  drain();
+  std::promise<void> done;
+  engine().post([&] {  // from inside a job, so that all four wait together
+    engine().post([] { std::this_thread::sleep_for(milliseconds(5)); });
+    engine().post([&] { before = worker->turns.load(); });
+    engine().post([&] { std::this_thread::sleep_for(milliseconds(5)); });
+    engine().post([&] {
+      after = worker->turns.load();
+      done.set_value();
+    });
+  });
+  done.get_future().get();
   engine().remove_worker(worker.get());
   CHECK(before >= 1);
   CHECK_EQ(after, before + 1);

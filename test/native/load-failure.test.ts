@@ -1,15 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { BuiltPackage } from "../support/built-package.js";
+import { expect, test } from "vitest";
+import { builtPackage } from "../support/built-package.js";
 
-let built: BuiltPackage;
-
-beforeAll(async () => {
-  built = await BuiltPackage.create();
-});
-
-afterAll(() => built.remove());
+const built = builtPackage();
 
 /** What `loadAddon` throws, or the version it loads, in a process of its own. */
 async function load(env: Record<string, string> = {}) {
@@ -25,7 +19,7 @@ async function load(env: Record<string, string> = {}) {
     }
   `,
     "mjs",
-    { env },
+    env,
   );
   expect(result).toMatchObject({ code: 0, stderr: "" });
   return JSON.parse(result.stdout);

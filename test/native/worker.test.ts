@@ -1,13 +1,7 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { BuiltPackage } from "../support/built-package.js";
+import { expect, test } from "vitest";
+import { builtPackage } from "../support/built-package.js";
 
-let built: BuiltPackage;
-
-beforeAll(async () => {
-  built = await BuiltPackage.create();
-});
-
-afterAll(() => built.remove());
+const built = builtPackage();
 
 const worker = `
   import { Worker } from "node:worker_threads";

@@ -1,11 +1,12 @@
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { promisify } from "node:util";
+import { dirname, join, resolve } from "node:path";
+import ts from "typescript";
+import { afterAll, beforeAll } from "vitest";
 
-const run = promisify(execFile);
 const root = resolve(import.meta.dirname, "../..");
+const binary = "build/Release/hindsearch.node";
 
 /** What a child process printed and how it ended. */
 export interface ChildResult {
@@ -16,37 +17,37 @@ export interface ChildResult {
 }
 
 /**
- * The package as a user has it after `npm install`: compiled JavaScript in a folder of its own, run by plain Node in
- * processes of their own. Some faults (a worker that is the only one to hold the addon, a missing binary) cannot be
- * seen from inside the test process, which has the addon loaded from the sources.
+ * The package as a user has it after `npm install`: JavaScript in a folder of its own, run by plain Node in processes
+ * of their own. Some faults (a worker that is the only one to hold the addon, a missing binary) cannot be seen from
+ * inside the test process, which has the addon loaded.
  */
 export class BuiltPackage {
-  private constructor(readonly folder: string) {}
+  folder = "";
 
-  /** Compiles `lib` and copies the binary of the last native build. The caller removes it with {@link remove}. */
-  static async create(): Promise<BuiltPackage> {
-    const folder = await mkdtemp(join(tmpdir(), "hindsearch-built-"));
-    await cp(join(root, "package.json"), join(folder, "package.json"));
-    await symlink(join(root, "node_modules"), join(folder, "node_modules"));
-    const tsc = join(root, "node_modules/typescript/bin/tsc");
-    await run(process.execPath, [
-      tsc,
-      "-p",
+  /** Translates `lib` and copies the binary of the last native build. Types are checked by `npm run typecheck`. */
+  async create(): Promise<void> {
+    this.folder = await mkdtemp(join(tmpdir(), "hindsearch-built-"));
+    await cp(join(root, "package.json"), join(this.folder, "package.json"));
+    await symlink(join(root, "node_modules"), join(this.folder, "node_modules"));
+    const config = ts.getParsedCommandLineOfConfigFile(
       join(root, "tsconfig.build.json"),
-      "--outDir",
-      join(folder, "dist"),
-    ]);
-    const built = new BuiltPackage(folder);
-    await built.placeBinary("build/Release/hindsearch.node");
-    return built;
+      { outDir: join(this.folder, "dist"), declaration: false, sourceMap: false, inlineSources: false },
+      {
+        ...ts.sys,
+        onUnRecoverableConfigFileDiagnostic: (diagnostic) => console.error(diagnostic.messageText),
+      },
+    );
+    if (config === undefined) throw new Error("tsconfig.build.json cannot be read");
+    ts.createProgram(config.fileNames, config.options).emit();
+    await this.placeBinary(binary);
   }
 
   /** Puts the binary of the last native build at `path` below the package, and nowhere else. */
   async placeBinary(path: string): Promise<void> {
     await this.removeBinary();
     const target = join(this.folder, path);
-    await mkdir(resolve(target, ".."), { recursive: true });
-    await cp(join(root, "build/Release/hindsearch.node"), target);
+    await mkdir(dirname(target), { recursive: true });
+    await cp(join(root, binary), target);
   }
 
   /** Leaves the package without a binary. */
@@ -60,25 +61,21 @@ export class BuiltPackage {
    *
    * @param source - The script.
    * @param extension - `mjs` or `cjs`.
-   * @param options - `nodeArguments` before the script; `env` is added to the environment.
+   * @param env - Added to the environment.
    */
   async run(
     source: string,
     extension: "mjs" | "cjs" = "mjs",
-    options: { nodeArguments?: string[]; env?: Record<string, string> } = {},
+    env: Record<string, string> = {},
   ): Promise<ChildResult> {
-    const script = join(this.folder, `script-${Math.random().toString(36).slice(2)}.${extension}`);
+    const script = join(this.folder, `script.${extension}`);
     await writeFile(script, source);
+    const options = { cwd: this.folder, env: { ...process.env, ...env }, timeout: 50_000 };
     return new Promise((done) => {
-      execFile(
-        process.execPath,
-        [...(options.nodeArguments ?? []), script],
-        { cwd: this.folder, env: { ...process.env, ...options.env }, timeout: 50_000 },
-        (error, stdout, stderr) => {
-          const code = error === null ? 0 : typeof error.code === "number" ? error.code : null;
-          done({ code, signal: error?.signal ?? null, stdout, stderr });
-        },
-      );
+      execFile(process.execPath, [script], options, (error, stdout, stderr) => {
+        const code = error === null ? 0 : typeof error.code === "number" ? error.code : null;
+        done({ code, signal: error?.signal ?? null, stdout, stderr });
+      });
     });
   }
 
@@ -86,4 +83,12 @@ export class BuiltPackage {
   async remove(): Promise<void> {
     await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+/** A {@link BuiltPackage} that exists while the tests of the calling file run. */
+export function builtPackage(): BuiltPackage {
+  const built = new BuiltPackage();
+  beforeAll(() => built.create());
+  afterAll(() => built.remove());
+  return built;
 }

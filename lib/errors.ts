@@ -19,6 +19,10 @@ export const HindsearchErrorCode = {
   UNSUPPORTED_MODEL: "UNSUPPORTED_MODEL",
   /** A model folder or checkpoint is incomplete, damaged or contradicts itself. */
   INVALID_CHECKPOINT: "INVALID_CHECKPOINT",
+  /** A row of a data file is damaged, too large or lacks what it needs; the message names file and line. */
+  INVALID_DATA: "INVALID_DATA",
+  /** A chat template fails, or does not place every message exactly once. */
+  CHAT_TEMPLATE: "CHAT_TEMPLATE",
   /** Reading or writing a file failed. */
   IO: "IO",
   /** A NaN or an infinity where the computation needs a number. */

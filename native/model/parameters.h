@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "native/model/config.h"
@@ -20,15 +21,19 @@ struct Parameter {
   std::int64_t size;                // floats
 };
 
+// Of the first of the parameters that lie together: qkv is the place of q_proj.weight. -1: the
+// model has no such parameter.
 struct LayerOffsets {
-  std::int64_t input_norm, qkv, qkv_bias, q_norm, k_norm, o, post_norm, gate_up, down;
+  std::int64_t input_norm = -1, qkv = -1, qkv_bias = -1, q_norm = -1, k_norm = -1, o = -1,
+               post_norm = -1, gate_up = -1, down = -1;
 };
 
 class ParameterLayout {
  public:
+  // Throws Error(INVALID_ARGUMENT) for an invalid config.
   explicit ParameterLayout(const ModelConfig& config);
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  const Parameter* find(const std::string& name) const;
+  const Parameter* find(const std::string& name) const;  // null: no such parameter
   std::int64_t size() const { return size_; }
   std::int64_t embedding() const { return embedding_; }
   std::int64_t final_norm() const { return final_norm_; }
@@ -36,7 +41,11 @@ class ParameterLayout {
   const LayerOffsets& layer(std::int32_t l) const { return layers_[static_cast<std::size_t>(l)]; }
 
  private:
+  std::int64_t add(std::string name, std::vector<std::int64_t> shape);  // its offset
+  void add_layer(const ModelConfig& config, std::int32_t l);
+
   std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, std::size_t> by_name_;
   std::vector<LayerOffsets> layers_;
   std::int64_t size_ = 0, embedding_ = 0, final_norm_ = 0, head_ = 0;
 };

@@ -1,0 +1,67 @@
+#include <cmath>
+
+#include "native/model/layer_views.h"
+#include "native/model/network.h"
+
+namespace hindsearch {
+namespace {
+
+// Fills the tape up to the MLP's activation and leaves x + attention in `middle`.
+void forward_to_activation(const Network& network, const PassRows& pass, std::int32_t l,
+                           const float* x, float* middle, LayerTape& tape) {
+  Backend& backend = network.backend;
+  const ModelConfig& config = network.config;
+  const LayerOffsets& at = network.layout.layer(l);
+  const PackedLayer& packed = network.weights.layers[static_cast<std::size_t>(l)];
+  const std::int64_t rows = pass.rows(), hidden = config.hidden;
+  const float epsilon = config.rms_epsilon;
+
+  backend.rms_norm(rows_view(x, rows, hidden), network.weight(at.input_norm), epsilon,
+                   rows_view(tape.attention_norm, rows, hidden), tape.attention_inv_rms);
+  backend.linear(tape.attention_norm, rows, *packed.qkv,
+                 config.qkv_bias ? network.weight(at.qkv_bias) : nullptr, tape.qkv, false);
+  const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
+  const QkvViews heads = qkv_views(network, rows, tape.qkv, tape.rotated);
+  if (config.qk_norm) {
+    backend.rms_norm(plain.q, network.weight(at.q_norm), epsilon, heads.q, tape.q_inv_rms);
+    backend.rms_norm(plain.k, network.weight(at.k_norm), epsilon, heads.k, tape.k_inv_rms);
+  }
+  backend.rope(heads.q, pass.positions.data(), network.cosines, network.sines, false);
+  backend.rope(heads.k, pass.positions.data(), network.cosines, network.sines, false);
+  backend.write_kv(heads.k, heads.v, pass.sequences, pass.pages, pass.page_layer(l));
+  backend.attention(heads.q, pass.sequences, pass.pages, pass.page_layer(l),
+                    1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
+                    tape.statistics);
+
+  if (middle != x) backend.copy(x, middle, rows * hidden);
+  backend.linear(tape.attention, rows, *packed.o, nullptr, middle, true);
+  backend.rms_norm(rows_view(static_cast<const float*>(middle), rows, hidden),
+                   network.weight(at.post_norm), epsilon, rows_view(tape.mlp_norm, rows, hidden),
+                   tape.mlp_inv_rms);
+  backend.linear(tape.mlp_norm, rows, *packed.gate_up, nullptr, tape.gate_up, false);
+  backend.silu_gate(tape.gate_up, rows, config.intermediate, tape.activation);
+}
+
+}  // namespace
+
+void embed_forward(const Network& network, const PassRows& pass, float* x) {
+  network.backend.embed(pass.tokens.data(), pass.rows(), network.weight(network.layout.embedding()),
+                        network.config.hidden, x);
+}
+
+void layer_forward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                   float* out, LayerTape& tape) {
+  float* middle = tape.middle ? tape.middle : out;
+  forward_to_activation(network, pass, l, x, middle, tape);
+  if (middle != out) network.backend.copy(middle, out, pass.rows() * network.config.hidden);
+  network.backend.linear(tape.activation, pass.rows(),
+                         *network.weights.layers[static_cast<std::size_t>(l)].down, nullptr, out,
+                         true);
+}
+
+void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                     LayerTape& tape) {
+  forward_to_activation(network, pass, l, x, tape.middle, tape);
+}
+
+}  // namespace hindsearch

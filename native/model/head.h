@@ -1,0 +1,49 @@
+// Final norm and vocabulary head over the rows that are scored.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "native/backend/backend.h"
+#include "native/model/network.h"
+
+namespace hindsearch {
+
+// Rows of a pass, in ascending order, and the token that each must predict.
+struct ScoredRows {
+  std::vector<Token> rows;  // row numbers; the type of Backend::embed, which gathers them
+  std::vector<Token> targets;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(rows.size()); }
+  void add(std::int64_t row, Token target) {
+    rows.push_back(static_cast<Token>(row));
+    targets.push_back(target);
+  }
+};
+
+// Where a token lies: in sequence `sequence` at `position`, in the packed batch at `token`.
+struct SequenceToken {
+  std::int64_t sequence, position, token;
+};
+
+struct HeadScores {
+  std::vector<float> log_probs;  // of the targets
+  std::vector<float> log_sums;   // of logits / temperature, for backward
+  std::vector<float> entropies;  // nats; empty if not asked for
+};
+
+// hidden[n, C] = final norm of the scored rows of x; inv_rms [n] may be null.
+void gather_normed(const Network& network, const float* x, const std::vector<Token>& rows,
+                   float* gathered, float* hidden, float* inv_rms);
+
+// x[R, C] is the output of the last layer.
+HeadScores head_forward(const Network& network, const float* x, const ScoredRows& scored,
+                        float temperature, bool entropies);
+
+// Adds to d_x[R, C] and to `gradients`. g[i] = dL/dlogprob of scored row i; rows with g = 0 take no
+// part. Returns whether there was any other.
+bool head_backward(const Network& network, const float* x, const ScoredRows& scored,
+                   float temperature, const std::vector<float>& log_sums,
+                   const std::vector<float>& g, float* d_x, float* gradients);
+
+}  // namespace hindsearch

@@ -1,0 +1,185 @@
+// Passes without backward: scoring, logits, decoding.
+#include <algorithm>
+#include <string>
+
+#include "native/model/model.h"
+#include "native/model/state.h"
+
+namespace hindsearch {
+namespace {
+
+// Output [R, C] of the last layer for the rows of a micro-batch.
+class InferencePass {
+ public:
+  InferencePass(const Network& network, const Batch& batch, const char* call,
+                const CancelFlag* cancel) {
+    const ModelConfig& config = network.config;
+    float* pages;
+    slab_.add(x_, batch.rows() * config.hidden);
+    slab_.add(pages, KvPages{nullptr, 1, config.kv_heads, config.head_dim}.page_floats() *
+                         batch.page_count());
+    slab_.allocate(network.backend);
+    LayerTape tape(network, batch.rows(), LayerTape::Purpose::inference);
+    const PassRows pass{batch.tokens, batch.positions, batch.sequences,
+                        KvPages{pages, 1, config.kv_heads, config.head_dim}};
+    embed_forward(network, pass, x_);
+    for (std::int32_t l = 0; l < config.layers; ++l) {
+      check_cancelled(cancel, call);
+      layer_forward(network, pass, l, x_, x_, tape);
+    }
+  }
+  const float* x() const { return x_; }
+
+ private:
+  float* x_ = nullptr;
+  Slab slab_;
+};
+
+void check_options(const ScoreOptions& options, const PackedSequences& packed) {
+  check_temperature(options.temperature, "score");
+  const std::size_t count = packed.offsets.size() - 1;
+  if (options.first.size() != count) {
+    throw Error(code::kInvalidArgument, "score: first has " + std::to_string(options.first.size()) +
+                                            " entries, expected one per sequence, " +
+                                            std::to_string(count));
+  }
+  for (std::size_t b = 0; b < count; ++b) {
+    const std::int64_t length = packed.offsets[b + 1] - packed.offsets[b];
+    if (options.first[b] < 1 || options.first[b] > length) {
+      throw Error(code::kInvalidArgument,
+                  "score: first of sequence " + std::to_string(b) + " is " +
+                      std::to_string(options.first[b]) + ", expected 1 to its length, " +
+                      std::to_string(length) + "; nothing predicts its first token");
+    }
+  }
+}
+
+void check_cached_rows(const ModelConfig& config, std::span<const Token> tokens,
+                       std::span<const std::int32_t> positions,
+                       std::span<const SequenceRows> sequences,
+                       std::span<const std::int64_t> logit_rows) {
+  const auto refuse = [](const std::string& message) {
+    throw Error(code::kInvalidArgument, "forward_cached: " + message);
+  };
+  const auto rows = static_cast<std::int64_t>(tokens.size());
+  if (positions.size() != tokens.size()) refuse("tokens and positions differ in number");
+  std::int64_t next = 0;
+  for (std::size_t b = 0; b < sequences.size(); ++b) {
+    const SequenceRows& sequence = sequences[b];
+    if (sequence.first_row != next || sequence.rows < 1 || sequence.past < 0 ||
+        sequence.rows > rows - next || sequence.rows > config.max_positions - sequence.past) {
+      refuse("sequence " + std::to_string(b) + " has " + std::to_string(sequence.rows) +
+             " rows from row " + std::to_string(sequence.first_row) + " after " +
+             std::to_string(sequence.past) + " tokens; expected rows one after the other and at most " +
+             std::to_string(config.max_positions) + " positions");
+    }
+    for (std::int32_t i = 0; i < sequence.rows; ++i, ++next) {
+      check_token(tokens[static_cast<std::size_t>(next)], config, "forward_cached",
+                  static_cast<std::int64_t>(b), sequence.past + i);
+      if (positions[static_cast<std::size_t>(next)] != sequence.past + i) {
+        refuse("row " + std::to_string(next) + " is at position " +
+               std::to_string(positions[static_cast<std::size_t>(next)]) + ", expected " +
+               std::to_string(sequence.past + i));
+      }
+    }
+  }
+  if (next != rows) refuse("sequences have " + std::to_string(next) + " rows, tokens " + std::to_string(rows));
+  for (const std::int64_t row : logit_rows) {
+    if (row < 0 || row >= rows) refuse("logit row " + std::to_string(row) + " does not exist");
+  }
+}
+
+}  // namespace
+
+ScoreResult Model::score(const PackedSequences& packed, const ScoreOptions& options,
+                         const CancelFlag* cancel) {
+  State& s = *state_;
+  validate(packed, s.config, "score");
+  check_options(options, packed);
+  ScoreResult result;
+  result.log_probs.resize(packed.tokens.size());
+  if (options.entropy) result.entropies.resize(packed.tokens.size());
+
+  for (const SequenceRange& range : micro_batches(packed, options.micro_batch_tokens)) {
+    const Batch batch(packed, range, RowsWanted::all_but_last);
+    ScoredRows scored;
+    std::vector<SequenceToken> places;
+    for (std::int64_t b = range.begin; b < range.end; ++b) {
+      const std::int64_t offset = packed.offsets[static_cast<std::size_t>(b)];
+      const std::int64_t length = packed.offsets[static_cast<std::size_t>(b + 1)] - offset;
+      for (std::int64_t p = options.first[static_cast<std::size_t>(b)]; p < length; ++p) {
+        scored.add(batch.row_of(b, p - 1), packed.tokens[static_cast<std::size_t>(offset + p)]);
+        places.push_back({b, p, offset + p});
+      }
+    }
+    if (places.empty()) continue;
+    const Network network = s.network(batch.longest());
+    const InferencePass pass(network, batch, "score", cancel);
+    const HeadScores scores =
+        head_forward(network, pass.x(), scored, options.temperature, options.entropy);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      check_log_prob(scores.log_probs[i], "score", places[i].sequence, places[i].position);
+      const auto t = static_cast<std::size_t>(places[i].token);
+      result.log_probs[t] = scores.log_probs[i];
+      if (options.entropy) result.entropies[t] = scores.entropies[i];
+    }
+  }
+  return result;
+}
+
+std::vector<float> Model::logits(const PackedSequences& packed) {
+  State& s = *state_;
+  validate(packed, s.config, "logits");
+  const std::int64_t rows = static_cast<std::int64_t>(packed.tokens.size());
+  if (rows == 0) return {};
+  const Batch batch(packed, {0, static_cast<std::int64_t>(packed.offsets.size()) - 1},
+                    RowsWanted::all);
+  const Network network = s.network(batch.longest());
+  const InferencePass pass(network, batch, "logits", nullptr);
+  std::vector<Token> all(static_cast<std::size_t>(rows));
+  for (std::size_t r = 0; r < all.size(); ++r) all[r] = static_cast<Token>(r);
+  float *hidden, *logits;
+  Slab slab;
+  slab.add(hidden, rows * s.config.hidden);
+  slab.add(logits, rows * s.config.token_limit);
+  slab.allocate(*s.backend);
+  gather_normed(network, pass.x(), all, hidden, hidden, nullptr);
+  s.backend->head_logits(hidden, rows, *s.weights->head, logits);
+  std::vector<float> result(static_cast<std::size_t>(rows * s.config.token_limit));
+  s.backend->download(logits, result.data(), rows * s.config.token_limit);
+  return result;
+}
+
+void Model::forward_cached(std::span<const Token> tokens, std::span<const std::int32_t> positions,
+                           std::span<const SequenceRows> sequences, const KvPages& pages,
+                           std::span<const std::int64_t> logit_rows, float* logits) {
+  State& s = *state_;
+  check_cached_rows(s.config, tokens, positions, sequences, logit_rows);
+  if (tokens.empty()) return;
+  const auto rows = static_cast<std::int64_t>(tokens.size());
+  const Network network = s.network(*std::max_element(positions.begin(), positions.end()) + 1);
+  if (!s.decode || s.decode->rows < rows) {
+    s.decode.reset();
+    auto workspace = std::make_unique<DecodeWorkspace>();
+    workspace->rows = rows;
+    workspace->tape =
+        std::make_unique<LayerTape>(network, rows, LayerTape::Purpose::inference);
+    workspace->slab.add(workspace->x, rows * s.config.hidden);
+    workspace->slab.add(workspace->hidden, rows * s.config.hidden);
+    workspace->slab.allocate(*s.backend);
+    s.decode = std::move(workspace);
+  }
+  DecodeWorkspace& work = *s.decode;
+  const PassRows pass{tokens, positions, sequences, pages};
+  embed_forward(network, pass, work.x);
+  for (std::int32_t l = 0; l < s.config.layers; ++l) {
+    layer_forward(network, pass, l, work.x, work.x, *work.tape);
+  }
+  if (logit_rows.empty()) return;
+  const std::vector<Token> wanted(logit_rows.begin(), logit_rows.end());
+  gather_normed(network, work.x, wanted, work.hidden, work.hidden, nullptr);
+  s.backend->head_logits(work.hidden, static_cast<std::int64_t>(wanted.size()), *s.weights->head,
+                         logits);
+}
+
+}  // namespace hindsearch

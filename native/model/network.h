@@ -1,0 +1,109 @@
+// Forward and backward of the decoder, a layer at a time.
+//
+// There is one forward for the decoder (cached keys and values, past > 0), for scoring and for
+// training; what differs is only which intermediate results get a place of their own. So a row's
+// numbers are the same in all three.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "native/backend/backend.h"
+#include "native/model/config.h"
+#include "native/model/parameters.h"
+#include "native/model/slab.h"
+#include "native/model/weights.h"
+
+namespace hindsearch {
+
+// Everything that stays the same during a pass.
+struct Network {
+  Backend& backend;
+  const ModelConfig& config;
+  const ParameterLayout& layout;
+  const Weights& weights;
+  const float* cosines;  // [positions, D / 2]
+  const float* sines;
+
+  std::int64_t query_width() const { return std::int64_t{config.heads} * config.head_dim; }
+  std::int64_t key_width() const { return std::int64_t{config.kv_heads} * config.head_dim; }
+  std::int64_t qkv_width() const { return query_width() + 2 * key_width(); }
+  const float* weight(std::int64_t offset) const { return weights.arena->data() + offset; }
+};
+
+// The rows of a pass and where their keys and values go.
+struct PassRows {
+  std::span<const Token> tokens;
+  std::span<const std::int32_t> positions;
+  std::span<const SequenceRows> sequences;
+  KvPages pages;
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
+  // Pages of one layer serve all layers in turn: scoring and training need no more.
+  std::int32_t page_layer(std::int32_t l) const { return pages.layers == 1 ? 0 : l; }
+};
+
+// Intermediate results of one layer. For inference those that backward alone needs share a place
+// with others or are absent (null).
+class LayerTape {
+ public:
+  enum class Purpose { inference, backward };
+  LayerTape(const Network& network, std::int64_t rows, Purpose purpose);
+  LayerTape(const LayerTape&) = delete;
+  LayerTape& operator=(const LayerTape&) = delete;
+  std::size_t bytes() const { return slab_.bytes(); }
+
+  float* attention_norm = nullptr;  // [R, C]
+  float* attention_inv_rms = nullptr;  // [R], backward
+  float* qkv = nullptr;             // [R, (H + 2K) D]; without rotated, q and k end up rotated
+  float* rotated = nullptr;         // [R, (H + K) D] q and k after norm and rotation; backward of qk_norm
+  float* q_inv_rms = nullptr;       // [R, H], backward of qk_norm
+  float* k_inv_rms = nullptr;       // [R, K], likewise
+  float* attention = nullptr;       // [R, H D]
+  float* statistics = nullptr;      // [R, H, 2], backward
+  float* middle = nullptr;          // [R, C] residual between attention and MLP, backward
+  float* mlp_norm = nullptr;        // [R, C]
+  float* mlp_inv_rms = nullptr;     // [R], backward
+  float* gate_up = nullptr;         // [R, 2F]
+  float* activation = nullptr;      // [R, F]
+
+ private:
+  Slab slab_;
+};
+
+// Gradients of a layer's intermediate results.
+class LayerGradients {
+ public:
+  LayerGradients(const Network& network, std::int64_t rows);
+  LayerGradients(const LayerGradients&) = delete;
+  LayerGradients& operator=(const LayerGradients&) = delete;
+  std::size_t bytes() const { return slab_.bytes(); }
+
+  float* norm = nullptr;        // [R, C], of either norm's output
+  float* qkv = nullptr;         // [R, (H + 2K) D]
+  float* rotated = nullptr;     // [R, (H + K) D], qk_norm only
+  float* attention = nullptr;   // [R, H D]
+  float* gate_up = nullptr;     // [R, 2F]
+  float* activation = nullptr;  // [R, F]
+
+ private:
+  Slab slab_;
+};
+
+// x[R, C] = embedding rows.
+void embed_forward(const Network& network, const PassRows& pass, float* x);
+// out = layer l of x, both [R, C]; they may be the same buffer. With a tape for backward, its
+// `middle` is filled in too.
+void layer_forward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                   float* out, LayerTape& tape);
+// The same up to the last matrix product: fills the tape, for backward.
+void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                     LayerTape& tape);
+
+// d_x[R, C] holds dL/d(output) on entry and dL/d(input) on return. Adds to `gradients`, which has the
+// layout of the weights. `x` is the layer's input.
+void layer_backward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                    const LayerTape& tape, LayerGradients& scratch, float* d_x, float* gradients);
+void embed_backward(const Network& network, const PassRows& pass, const float* d_x, float* gradients);
+
+}  // namespace hindsearch

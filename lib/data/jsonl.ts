@@ -8,7 +8,7 @@ import { HindsearchError } from "../errors.js";
 const LINE_FEED = 10;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 /** Large enough to be fast, small enough that the lines of one chunk do not hold up the event loop. */
-const CHUNK_BYTES = 1 << 18;
+const CHUNK_BYTES = 1 << 16;
 
 /** Limits of {@link readJsonl}. */
 export interface JsonlOptions extends AbortOptions {
@@ -36,12 +36,19 @@ export interface JsonlRow {
  * JSON, or a file over its limit; `IO` if reading or decompression fails; `ABORTED`.
  */
 export async function* readJsonl(path: string, options: JsonlOptions = {}): AsyncGenerator<JsonlRow, void> {
+  const splitter = new LineSplitter(path, options);
   let line = 0;
-  for await (const bytes of readLines(path, options)) {
-    line++;
-    const value = parseLine(bytes, path, line);
-    if (value !== undefined) yield { line, value };
+  const row = (bytes: Buffer): JsonlRow => ({ line: ++line, value: parseLine(bytes, path, line) });
+  for await (const chunk of readChunks(path, options.signal)) {
+    for (const bytes of splitter.split(chunk)) {
+      const parsed = row(bytes);
+      if (parsed.value !== undefined) yield parsed;
+    }
   }
+  const last = splitter.rest();
+  if (last.length === 0) return;
+  const parsed = row(last);
+  if (parsed.value !== undefined) yield parsed;
 }
 
 function parseLine(bytes: Buffer, path: string, line: number): unknown {
@@ -58,42 +65,60 @@ function parseLine(bytes: Buffer, path: string, line: number): unknown {
   }
 }
 
-async function* readLines(path: string, options: JsonlOptions): AsyncGenerator<Buffer, void> {
-  const { maxLineBytes = 16 * 2 ** 20, maxBytes = 64 * 2 ** 30, signal } = options;
-  let pieces: Buffer[] = [];
-  let pending = 0;
-  let total = 0;
-  let line = 1;
-  const take = (piece: Buffer) => {
-    pending += piece.length;
-    if (pending > maxLineBytes) {
-      throw new HindsearchError(
-        "INVALID_DATA",
-        `${path}, line ${line}: longer than ${maxLineBytes} bytes; is this a file of one JSON value a line?`,
-      );
-    }
-    pieces.push(piece);
-  };
-  for await (const chunk of readChunks(path, signal)) {
-    total += chunk.length;
-    if (total > maxBytes) {
-      throw new HindsearchError(
-        "INVALID_DATA",
-        `${path}, line ${line}: the file has more than ${maxBytes} bytes; raise maxBytes if that is intended.`,
+/** Cuts a stream of chunks at line feeds, within the limits. */
+class LineSplitter {
+  readonly #path: string;
+  readonly #maxLineBytes: number;
+  readonly #maxBytes: number;
+  #pieces: Buffer[] = [];
+  #pending = 0;
+  #total = 0;
+  #line = 1;
+
+  constructor(path: string, { maxLineBytes = 16 * 2 ** 20, maxBytes = 64 * 2 ** 30 }: JsonlOptions) {
+    this.#path = path;
+    this.#maxLineBytes = maxLineBytes;
+    this.#maxBytes = maxBytes;
+  }
+
+  *split(chunk: Buffer): Generator<Buffer, void> {
+    this.#total += chunk.length;
+    if (this.#total > this.#maxBytes) {
+      throw this.#tooLarge(
+        `the file has more than ${this.#maxBytes} bytes; raise maxBytes if that is intended`,
       );
     }
     let start = 0;
     for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, start)) {
-      take(chunk.subarray(start, end));
-      yield Buffer.concat(pieces);
-      pieces = [];
-      pending = 0;
-      line++;
+      this.#take(chunk.subarray(start, end));
+      yield this.rest();
       start = end + 1;
     }
-    if (start < chunk.length) take(chunk.subarray(start));
+    if (start < chunk.length) this.#take(chunk.subarray(start));
   }
-  if (pending > 0) yield Buffer.concat(pieces);
+
+  /** The line so far; the next one starts empty. */
+  rest(): Buffer {
+    const whole = this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces);
+    this.#pieces = [];
+    this.#pending = 0;
+    this.#line++;
+    return whole;
+  }
+
+  #take(piece: Buffer): void {
+    this.#pending += piece.length;
+    if (this.#pending > this.#maxLineBytes) {
+      throw this.#tooLarge(
+        `longer than ${this.#maxLineBytes} bytes; the file must hold one JSON value a line`,
+      );
+    }
+    this.#pieces.push(piece);
+  }
+
+  #tooLarge(what: string): HindsearchError {
+    return new HindsearchError("INVALID_DATA", `${this.#path}, line ${this.#line}: ${what}.`);
+  }
 }
 
 async function* readChunks(path: string, signal: AbortSignal | undefined): AsyncGenerator<Buffer, void> {

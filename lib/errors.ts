@@ -27,6 +27,8 @@ export const HindsearchErrorCode = {
   IO: "IO",
   /** A NaN or an infinity where the computation needs a number. */
   NON_FINITE: "NON_FINITE",
+  /** A sequence is longer than the model's positions, the decoder's cache or its own reserve allow. */
+  CONTEXT_FULL: "CONTEXT_FULL",
   /** The object was used after `dispose()` or `close()`. */
   DISPOSED: "DISPOSED",
   /** A search failed: the engine or the search service did not answer, or answered something unusable. */

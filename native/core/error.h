@@ -16,6 +16,7 @@ inline constexpr std::string_view kUnsupportedModel = "UNSUPPORTED_MODEL";
 inline constexpr std::string_view kInvalidCheckpoint = "INVALID_CHECKPOINT";
 inline constexpr std::string_view kIo = "IO";
 inline constexpr std::string_view kNonFinite = "NON_FINITE";
+inline constexpr std::string_view kContextFull = "CONTEXT_FULL";
 inline constexpr std::string_view kDisposed = "DISPOSED";
 }  // namespace code
 

@@ -1,15 +1,53 @@
+// What the addon exports; lib/native/addon.ts has the types.
+#include "native/addon/arguments.h"
+#include "native/addon/decoder.h"
+#include "native/addon/decoder_options.h"
+#include "native/addon/environment.h"
+#include "native/addon/js_values.h"
+#include "native/addon/model.h"
 #include "native/addon/node_api.h"
+#include "native/addon/object.h"
+#include "native/backend/backend.h"
+#include "native/core/thread_pool.h"
 
 namespace hindsearch {
+namespace {
 
-class Addon : public Napi::Addon<Addon> {
- public:
-  Addon(Napi::Env env, Napi::Object exports) {
-    DefineAddon(exports, {InstanceValue("version", Napi::String::New(env, HINDSEARCH_VERSION))});
+// () => number
+Napi::Value threads(const Napi::CallbackInfo& info) { return Napi::Number::New(info.Env(), thread_count()); }
+
+// (count) => void
+Napi::Value set_threads(const Napi::CallbackInfo& info) {
+  set_thread_count(static_cast<int>(Argument(info[0], "count").integer(1, 256)));
+  return info.Env().Undefined();
+}
+
+// () => Cancellation
+Napi::Value create_cancellation(const Napi::CallbackInfo& info) { return Cancellation::create(info.Env()); }
+
+}  // namespace
+
+Napi::Object initialize_addon(Napi::Env env, Napi::Object exports) {
+  env.SetInstanceData(new Environment(env));  // Node deletes it with the environment
+  exports.Set("version", HINDSEARCH_VERSION);
+  exports.Set("instructionSet", instruction_set());
+  const std::vector<napi_property_descriptor> functions = {
+      function<&threads>("threads"),
+      function<&set_threads>("setThreads"),
+      function<&create_cancellation>("createCancellation"),
+      function<&initialize_model>("initialize"),
+      function<&load_model>("load"),
+      function<&create_decoder>("createDecoder"),
+  };
+  if (napi_define_properties(env, exports, functions.size(), functions.data()) != napi_ok) {
+    throw Napi::Error::New(env);
   }
-};
+  return exports;
+}
 
 }  // namespace hindsearch
 
-using HindsearchAddon = hindsearch::Addon;
-NODE_API_ADDON(HindsearchAddon)
+static Napi::Object initialize(Napi::Env env, Napi::Object exports) {
+  return hindsearch::initialize_addon(env, exports);
+}
+NODE_API_MODULE(hindsearch, initialize)

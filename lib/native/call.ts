@@ -1,0 +1,44 @@
+import { HindsearchError } from "../errors.js";
+import type { Cancellation } from "./addon.js";
+import { loadAddon } from "./load.js";
+
+/**
+ * Calls a function of the addon that returns a promise, and gives its errors their class.
+ *
+ * @param start - Makes the call; hands the cancellation on where the function takes one.
+ * @param signal - Ends the call. If it is aborted already, `start` is not called.
+ * @throws {@link HindsearchError} `ABORTED`, with the signal's reason as `cause`, or what the call failed with.
+ */
+export async function callNative<Result>(
+  start: (cancellation: Cancellation | undefined) => Promise<Result>,
+  signal?: AbortSignal,
+): Promise<Result> {
+  if (signal?.aborted) throw aborted(signal);
+  const cancellation = signal && loadAddon().createCancellation();
+  const cancel = () => cancellation?.cancel();
+  signal?.addEventListener("abort", cancel, { once: true });
+  try {
+    return await start(cancellation);
+  } catch (error) {
+    throw signal?.aborted && hasCode(error, "ABORTED") ? aborted(signal) : HindsearchError.from(error);
+  } finally {
+    signal?.removeEventListener("abort", cancel);
+  }
+}
+
+/** Calls a function of the addon that returns at once, and gives its errors their class. */
+export function callNativeSync<Result>(start: () => Result): Result {
+  try {
+    return start();
+  } catch (error) {
+    throw HindsearchError.from(error);
+  }
+}
+
+function aborted(signal: AbortSignal): HindsearchError {
+  return new HindsearchError("ABORTED", "The call was aborted by its signal.", { cause: signal.reason });
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}

@@ -40,7 +40,7 @@ struct Decoder::State {
   std::vector<SegmentResult> results;  // not yet reported
 
   // Buffers of one step, reused.
-  Batch batch;
+  DecodeBatch batch;
   std::unique_ptr<Buffer> logits;   // [max_batch, token_limit]
   std::vector<Sampling> sampling;   // [sampled] each
   std::vector<double> uniforms;

@@ -4,7 +4,7 @@
 
 namespace hindsearch {
 
-void Batch::clear() {
+void DecodeBatch::clear() {
   tokens.clear();
   positions.clear();
   rows.clear();
@@ -165,7 +165,7 @@ void Scheduler::admit() {
 
 // --- Rows ---
 
-void Scheduler::plan(Batch& batch) {
+void Scheduler::plan(DecodeBatch& batch) {
   batch.clear();
   pool_.begin_step();
   std::int32_t budget = prefill_tokens_;
@@ -221,7 +221,7 @@ bool Scheduler::take_partial(Sequence& sequence) {
   return true;
 }
 
-void Scheduler::append_rows(Batch& batch, Sequence& sequence, std::int32_t rows) {
+void Scheduler::append_rows(DecodeBatch& batch, Sequence& sequence, std::int32_t rows) {
   const std::int32_t first = sequence.cached;
   const std::int32_t end = first + rows;
   batch.rows.push_back({.first_row = static_cast<std::int64_t>(batch.tokens.size()),
@@ -242,7 +242,7 @@ void Scheduler::append_rows(Batch& batch, Sequence& sequence, std::int32_t rows)
   }
 }
 
-void Scheduler::advance(const Batch& batch) {
+void Scheduler::advance(const DecodeBatch& batch) {
   for (std::size_t b = 0; b < batch.rows.size(); ++b) {
     Sequence& sequence = *batch.sequences[b];
     const std::int32_t first = batch.rows[b].past;

@@ -20,7 +20,7 @@
 namespace hindsearch {
 
 // The rows of one step, reused from step to step.
-struct Batch {
+struct DecodeBatch {
   std::vector<Token> tokens;             // [R]
   std::vector<std::int32_t> positions;   // [R]
   std::vector<SequenceRows> rows;        // [B]
@@ -46,9 +46,9 @@ class Scheduler {
 
   void admit();
   // Chooses the rows of the next step.
-  void plan(Batch& batch);
+  void plan(DecodeBatch& batch);
   // The model has run them.
-  void advance(const Batch& batch);
+  void advance(const DecodeBatch& batch);
 
   const std::vector<Sequence*>& running() const { return running_; }
   std::int64_t queued() const;
@@ -63,7 +63,7 @@ class Scheduler {
   void start(Sequence& sequence);
   bool catch_up(Sequence& sequence);
   bool take_partial(Sequence& sequence);
-  void append_rows(Batch& batch, Sequence& sequence, std::int32_t rows);
+  void append_rows(DecodeBatch& batch, Sequence& sequence, std::int32_t rows);
 
   PagePool& pool_;
   const std::size_t max_batch_;

@@ -209,8 +209,8 @@ export interface NativeSampling {
 
 export interface NativeSegmentOptions {
   sampling: NativeSampling;
-  stops: string[];
-  endTokens: number[];
+  stops: readonly string[];
+  endTokens: readonly number[];
   /** Of this segment; 0: only take the text in. */
   maxNewTokens: number;
 }

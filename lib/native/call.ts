@@ -1,3 +1,4 @@
+import { abortedError, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import type { Cancellation } from "./addon.js";
 import { loadAddon } from "./load.js";
@@ -13,14 +14,14 @@ export async function callNative<Result>(
   start: (cancellation: Cancellation | undefined) => Promise<Result>,
   signal?: AbortSignal,
 ): Promise<Result> {
-  if (signal?.aborted) throw aborted(signal);
+  throwIfAborted(signal);
   const cancellation = signal && loadAddon().createCancellation();
   const cancel = () => cancellation?.cancel();
   signal?.addEventListener("abort", cancel, { once: true });
   try {
     return await start(cancellation);
   } catch (error) {
-    throw signal?.aborted && hasCode(error, "ABORTED") ? aborted(signal) : HindsearchError.from(error);
+    throw signal?.aborted && hasCode(error, "ABORTED") ? abortedError(signal) : HindsearchError.from(error);
   } finally {
     signal?.removeEventListener("abort", cancel);
   }
@@ -33,10 +34,6 @@ export function callNativeSync<Result>(start: () => Result): Result {
   } catch (error) {
     throw HindsearchError.from(error);
   }
-}
-
-function aborted(signal: AbortSignal): HindsearchError {
-  return new HindsearchError("ABORTED", "The call was aborted by its signal.", { cause: signal.reason });
 }
 
 function hasCode(error: unknown, code: string): boolean {

@@ -56,6 +56,8 @@ std::string describe(Napi::Value value) {
 }  // namespace
 
 std::string to_text(double number) {
+  if (std::isnan(number)) return "NaN";
+  if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
   char text[32];
   std::snprintf(text, sizeof text, std::fabs(number) < 1e15 && number == std::floor(number) ? "%.0f" : "%.9g",
                 number);

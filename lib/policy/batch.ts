@@ -1,0 +1,192 @@
+import { HindsearchError } from "../errors.js";
+import type { NativeObjective, PackedSequences } from "../native/addon.js";
+import type { Objective } from "./objective.js";
+
+/** Token ids, first to last. */
+export type Tokens = Int32Array | readonly number[];
+
+/**
+ * One sequence of a training batch. Every column has one entry per token; an entry belongs to the token it stands at
+ * (its log-prob is that of the token given those before it). Which columns are needed, the terms of the
+ * {@link Objective} say; entries outside the term's mask are not looked at. Nothing predicts the first token of a
+ * sequence, so it can be in no mask.
+ */
+export interface TrainingSequence {
+  /** Prompt and everything after it. */
+  tokens: Tokens;
+  /** Not 0: the policy wrote this token. */
+  policyMask?: Uint8Array | readonly number[];
+  /** Not 0: a token of the HindSearch term. */
+  distillMask?: Uint8Array | readonly number[];
+  /** Of the distribution the token was drawn from. */
+  oldLogProbs?: Float32Array | readonly number[];
+  /** Of the frozen reference. */
+  referenceLogProbs?: Float32Array | readonly number[];
+  /** Of the teacher. */
+  teacherLogProbs?: Float32Array | readonly number[];
+  /** One number for all tokens, or one per token. */
+  advantages?: number | Float32Array | readonly number[];
+  /** Of the cross-entropy; 0 leaves a token out. */
+  weights?: Float32Array | readonly number[];
+}
+
+/**
+ * Counts that the terms of a loss are divided by. When a batch is computed in several calls (to save memory, or on
+ * several machines), each gets the counts of the whole, and loss and gradient come out as of one call.
+ */
+export interface BatchTotals {
+  /** Tokens in the policy mask. */
+  policyTokens: number;
+  /** Sequences with at least one of them. */
+  policySequences: number;
+  /** All sequences. */
+  sequences: number;
+  /** Tokens in the distillation mask. */
+  distillTokens: number;
+  /** Sequences with at least one of them. */
+  distillSequences: number;
+  /** Sum of the cross-entropy weights. */
+  weight: number;
+}
+
+/** Counts a batch, for {@link BatchTotals}. */
+export function batchTotals(batch: readonly TrainingSequence[]): BatchTotals {
+  const totals: BatchTotals = {
+    policyTokens: 0,
+    policySequences: 0,
+    sequences: batch.length,
+    distillTokens: 0,
+    distillSequences: 0,
+    weight: 0,
+  };
+  for (const { policyMask, distillMask, weights } of batch) {
+    const policy = countSet(policyMask);
+    const distill = countSet(distillMask);
+    totals.policyTokens += policy;
+    totals.policySequences += policy > 0 ? 1 : 0;
+    totals.distillTokens += distill;
+    totals.distillSequences += distill > 0 ? 1 : 0;
+    // In float32 like the column that the engine gets, so that its own count is the same.
+    for (const weight of weights ?? []) totals.weight += Math.fround(weight);
+  }
+  return totals;
+}
+
+function countSet(mask: Uint8Array | readonly number[] | undefined): number {
+  let count = 0;
+  for (const value of mask ?? []) count += value === 0 ? 0 : 1;
+  return count;
+}
+
+/**
+ * Lays sequences one after the other.
+ *
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` for an id that is not a 32-bit integer.
+ * @internal
+ */
+export function packTokens(sequences: readonly { tokens: Tokens }[]): PackedSequences {
+  const offsets = new Int32Array(sequences.length + 1);
+  let length = 0;
+  for (const [index, { tokens }] of sequences.entries()) {
+    length += tokens.length;
+    if (length > 0x7fff_ffff) throw invalid("the batch has more than 2147483647 tokens");
+    offsets[index + 1] = length;
+  }
+  const packed = new Int32Array(length);
+  for (const [index, { tokens }] of sequences.entries()) {
+    packed.set(toInt32Array(tokens, `sequence ${index}`), offsets[index]);
+  }
+  return { tokens: packed, offsets };
+}
+
+/**
+ * @param place - Named in the message.
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` for an id that is not a 32-bit integer, which a typed array would
+ * silently turn into another one.
+ * @internal
+ */
+export function toInt32Array(tokens: Tokens, place: string): Int32Array {
+  if (tokens instanceof Int32Array) return tokens;
+  const array = Int32Array.from(tokens);
+  for (const [index, token] of array.entries()) {
+    if (token !== tokens[index])
+      throw invalid(`token ${index} of ${place} is ${tokens[index]}, not a token id`);
+  }
+  return array;
+}
+
+/** The columns of a batch for the terms that are on, packed like its tokens. @internal */
+export type PackedColumns = Omit<NativeObjective, "policy" | "kl" | "distill" | "crossEntropy" | "totals">;
+
+/**
+ * Packs the columns that an objective needs.
+ *
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` naming the sequence and the column that is missing or has
+ * another length than the tokens.
+ * @internal
+ */
+export function packColumns(
+  batch: readonly TrainingSequence[],
+  { offsets }: PackedSequences,
+  { policy, kl, distill, crossEntropy }: Objective,
+): PackedColumns {
+  const masks = (column: "policyMask" | "distillMask") =>
+    pack(batch, offsets, column, new Uint8Array(offsets.at(-1) ?? 0), () => false);
+  const numbers = (column: FloatColumn, needed: (sequence: TrainingSequence) => boolean) =>
+    pack(batch, offsets, column, new Float32Array(offsets.at(-1) ?? 0), needed);
+  const inPolicy = ({ policyMask }: TrainingSequence) => countSet(policyMask) > 0;
+  const inDistill = ({ distillMask }: TrainingSequence) => countSet(distillMask) > 0;
+
+  const columns: PackedColumns = {};
+  if (policy || kl || batch.some(({ policyMask }) => policyMask !== undefined)) {
+    columns.policyMask = masks("policyMask");
+  }
+  if (policy) {
+    columns.oldLogProbs = numbers("oldLogProbs", inPolicy);
+    columns.advantages = numbers("advantages", inPolicy);
+  }
+  if (kl) columns.referenceLogProbs = numbers("referenceLogProbs", inPolicy);
+  if (distill) {
+    columns.distillMask = masks("distillMask");
+    columns.teacherLogProbs = numbers("teacherLogProbs", inDistill);
+  }
+  if (crossEntropy) columns.weights = numbers("weights", () => true);
+  return columns;
+}
+
+type FloatColumn = "oldLogProbs" | "referenceLogProbs" | "teacherLogProbs" | "advantages" | "weights";
+
+/** Missing columns are zeros in sequences that do not need them: those without a token in the term's mask. */
+function pack<Column extends Uint8Array | Float32Array>(
+  batch: readonly TrainingSequence[],
+  offsets: Int32Array,
+  name: FloatColumn | "policyMask" | "distillMask",
+  packed: Column,
+  needed: (sequence: TrainingSequence) => boolean,
+): Column {
+  for (const [index, sequence] of batch.entries()) {
+    const values = sequence[name];
+    const start = offsets[index] as number;
+    if (values === undefined) {
+      if (needed(sequence)) throw invalid(`sequence ${index} has no ${name}, which the objective needs`);
+    } else if (typeof values === "number") {
+      packed.fill(values, start, start + sequence.tokens.length);
+    } else if (values.length !== sequence.tokens.length) {
+      throw invalid(
+        `${name} of sequence ${index} has ${values.length} entries for ${sequence.tokens.length} tokens`,
+      );
+    } else if (packed instanceof Uint8Array) {
+      // Not set(): that takes masks modulo 256.
+      for (let position = 0; position < values.length; position++) {
+        packed[start + position] = values[position] === 0 ? 0 : 1;
+      }
+    } else {
+      packed.set(values, start);
+    }
+  }
+  return packed;
+}
+
+function invalid(what: string): HindsearchError {
+  return new HindsearchError("INVALID_ARGUMENT", `Batch: ${what}.`);
+}

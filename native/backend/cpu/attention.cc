@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <vector>
+
+#include "native/backend/cpu/ops.h"
+#include "native/backend/cpu/parallel.h"
+
+namespace hindsearch::cpu {
+namespace {
+
+constexpr int kMaxRows = 8;
+
+// Some query rows of one sequence that share a key/value head.
+struct Part {
+  const SequenceRows* sequence;
+  std::int32_t head;
+  std::int32_t first;
+  std::int32_t count;
+};
+
+// Long sequences are cut so that threads finish together; short ones are one part a head.
+std::vector<Part> split(std::span<const SequenceRows> sequences, std::int32_t heads) {
+  constexpr std::int32_t kRows = 64;
+  std::vector<Part> parts;
+  for (const SequenceRows& sequence : sequences) {
+    for (std::int32_t head = 0; head < heads; ++head) {
+      for (std::int32_t first = 0; first < sequence.rows; first += kRows) {
+        parts.push_back({&sequence, head, first, std::min(kRows, sequence.rows - first)});
+      }
+    }
+  }
+  return parts;
+}
+
+std::int64_t total_scores(std::span<const SequenceRows> sequences) {
+  std::int64_t total = 0;
+  for (const SequenceRows& s : sequences) total += std::int64_t{s.rows} * (s.past + (s.rows + 1) / 2);
+  return total;
+}
+
+}  // namespace
+
+void write_kv(const ConstHeadsView& keys, const ConstHeadsView& values,
+              std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer) {
+  const std::int64_t width = pages.head_dim;
+  const auto count = static_cast<std::int64_t>(sequences.size());
+  const std::int64_t rows = keys.rows / std::max<std::int64_t>(1, count);
+  parallel_ranges(count, (rows + 1) * pages.heads * width * 4, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const SequenceRows& s = sequences[static_cast<std::size_t>(i)];
+      for (std::int32_t r = 0; r < s.rows; ++r) {
+        const std::int32_t page = s.pages[(s.past + r) / kPageTokens];
+        const std::int32_t lane = (s.past + r) % kPageTokens;
+        for (std::int32_t head = 0; head < pages.heads; ++head) {
+          const float* key = keys.data + (s.first_row + r) * keys.row_stride + head * width;
+          const float* value = values.data + (s.first_row + r) * values.row_stride + head * width;
+          float* to = pages.keys(page, layer, head) + lane;
+          for (std::int64_t d = 0; d < width; ++d) to[d * kPageTokens] = key[d];
+          std::copy_n(value, width, pages.values(page, layer, head) + lane * width);
+        }
+      }
+    }
+  });
+}
+
+void attention(const RowKernels& kernels, const ConstHeadsView& queries,
+               std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer,
+               float scale, float* out, float* statistics) {
+  const std::int64_t heads = queries.heads, width = queries.width;
+  const std::int64_t group = heads / pages.heads;
+  const std::vector<Part> parts = split(sequences, pages.heads);
+  const auto run = [&](std::int64_t index) {
+    const Part& part = parts[static_cast<std::size_t>(index)];
+    const SequenceRows& sequence = *part.sequence;
+    const std::int32_t longest = sequence.past + part.first + part.count;
+    const std::int32_t page_count = (longest + kPageTokens - 1) / kPageTokens;
+    const float** keys = scratch<const float*>(Slot::columns, 2 * page_count);
+    const float** values = keys + page_count;
+    for (std::int32_t p = 0; p < page_count; ++p) {
+      keys[p] = pages.keys(sequence.pages[p], layer, part.head);
+      values[p] = pages.values(sequence.pages[p], layer, part.head);
+    }
+    const float* query[kMaxRows];
+    float* result[kMaxRows];
+    float* statistic[kMaxRows];
+    float unwanted[kMaxRows][2];
+    std::int32_t lengths[kMaxRows];
+    AttentionRows rows{};
+    rows.queries = query;
+    rows.out = result;
+    rows.statistics = statistic;
+    rows.lengths = lengths;
+    rows.keys = keys;
+    rows.values = values;
+    rows.width = width;
+    rows.scale = scale;
+    rows.scratch =
+        scratch<float>(Slot::attention, kernels.attention_rows * (width + longest + 2 * kPageTokens));
+    for (std::int32_t r = part.first; r < part.first + part.count; ++r) {
+      const std::int64_t row = sequence.first_row + r;
+      for (std::int64_t head = part.head * group; head < (part.head + 1) * group; ++head) {
+        query[rows.count] = queries.data + row * queries.row_stride + head * width;
+        result[rows.count] = out + (row * heads + head) * width;
+        statistic[rows.count] =
+            statistics ? statistics + (row * heads + head) * 2 : unwanted[rows.count];
+        lengths[rows.count] = sequence.past + r + 1;
+        if (++rows.count == kernels.attention_rows) {
+          kernels.attention(rows);
+          rows.count = 0;
+        }
+      }
+    }
+    if (rows.count > 0) kernels.attention(rows);
+  };
+  const auto tasks = static_cast<std::int64_t>(parts.size());
+  if (useful_threads(total_scores(sequences) * heads * width / 8) == 1) {
+    for (std::int64_t i = 0; i < tasks; ++i) run(i);
+  } else {
+    parallel_for(tasks, run);
+  }
+}
+
+}  // namespace hindsearch::cpu

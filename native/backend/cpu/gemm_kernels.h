@@ -1,0 +1,244 @@
+// Micro-kernels of the matrix product for the instruction set of this translation unit.
+#pragma once
+
+#include "native/backend/cpu/kernels.h"
+#include "native/backend/cpu/simd.h"
+
+namespace hindsearch::cpu::HINDSEARCH_ISA {
+
+// The largest tile that leaves registers for one row of B and a broadcast.
+#if defined(__AVX512F__)
+inline constexpr int kTileRows = 8, kTileVectors = 3;
+#elif defined(__AVX2__)
+inline constexpr int kTileRows = 6, kTileVectors = 2;
+#elif defined(__aarch64__)
+inline constexpr int kTileRows = 8, kTileVectors = 2;
+#else
+inline constexpr int kTileRows = 4, kTileVectors = 2;
+#endif
+
+enum class LeftLayout { row_major, step_major };
+
+// The three operand types. `Left` and `Right` are what one row and one column hold of a step; step()
+// extends kRows x kVectors chains by one step.
+struct F32Operands {
+  using Left = float;
+  using Right = float;
+  static constexpr int kUnit = 1, kLeftBytes = 4, kRightBytes = 4;
+  static constexpr std::int64_t kKBlock = 512;
+
+  template <int kRows, int kVectors, class LeftAt>
+  static void step(V (&sums)[kRows][kVectors], LeftAt&& left, const float* right) {
+    V b[kVectors];
+    HINDSEARCH_UNROLL
+    for (int j = 0; j < kVectors; ++j) b[j] = load(right + j * kWidth);
+    HINDSEARCH_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const V a = splat(*left(i));
+      HINDSEARCH_UNROLL
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = fma(a, b[j], sums[i][j]);
+    }
+  }
+};
+
+// bf16 pairs widened in registers; A holds floats that were rounded to bf16.
+struct WidenedOperands {
+  struct Left {
+    float low, high;
+  };
+  using Right = std::uint32_t;
+  static constexpr int kUnit = 2, kLeftBytes = 4, kRightBytes = 2;
+  static constexpr std::int64_t kKBlock = 1024;
+
+  template <int kRows, int kVectors, class LeftAt>
+  static void step(V (&sums)[kRows][kVectors], LeftAt&& left, const std::uint32_t* right) {
+    HINDSEARCH_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const U pair = load(right + j * kWidth);
+      const V low = as_float(pair << 16), high = as_float(pair & 0xffff0000u);
+      HINDSEARCH_UNROLL
+      for (int i = 0; i < kRows; ++i) sums[i][j] = fma(splat(left(i)->low), low, sums[i][j]);
+      HINDSEARCH_UNROLL
+      for (int i = 0; i < kRows; ++i) sums[i][j] = fma(splat(left(i)->high), high, sums[i][j]);
+    }
+  }
+};
+
+#if defined(__AVX512BF16__)
+struct Bf16Operands {
+  using Left [[gnu::may_alias]] = std::uint32_t;  // written as halves by convert_rows
+  using Right = std::uint32_t;
+  static constexpr int kUnit = 2, kLeftBytes = 2, kRightBytes = 2;
+  static constexpr std::int64_t kKBlock = 1024;
+
+  template <int kRows, int kVectors, class LeftAt>
+  static void step(V (&sums)[kRows][kVectors], LeftAt&& left, const std::uint32_t* right) {
+    __m512bh b[kVectors];
+    HINDSEARCH_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      b[j] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(right + j * kWidth));
+    }
+    HINDSEARCH_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const __m512bh a = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(*left(i))));
+      HINDSEARCH_UNROLL
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = _mm512_dpbf16_ps(sums[i][j], a, b[j]);
+    }
+  }
+};
+#endif
+
+template <class Operands, LeftLayout kLayout, int kRows, int kVectors, int kPrefetch>
+void multiply_tile(const Tile& tile) {
+  using Left = typename Operands::Left;
+  using Right = typename Operands::Right;
+  constexpr bool kRowMajor = kLayout == LeftLayout::row_major;
+  V sums[kRows][kVectors];
+  HINDSEARCH_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    HINDSEARCH_UNROLL
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = V{};
+  }
+  const Left* a = static_cast<const Left*>(tile.a);
+  const Right* b = static_cast<const Right*>(tile.b);
+  const char* prefetch = tile.prefetch;
+  const std::int64_t row_stride = kRowMajor ? tile.a_stride : 1;
+  const std::int64_t step_stride = kRowMajor ? 1 : tile.a_stride;
+  const std::int64_t b_stride = tile.b_stride;
+  for (std::int64_t step = 0; step < tile.steps; ++step) {
+    HINDSEARCH_UNROLL
+    for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
+    Operands::template step<kRows, kVectors>(sums, [&](int i) { return a + i * row_stride; }, b);
+    a += step_stride;
+    b += b_stride;
+    prefetch += kPrefetch * 64;
+  }
+  HINDSEARCH_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    HINDSEARCH_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const V sum = sums[i][j];
+      const std::int64_t column = j * kWidth;
+      store(tile.c + i * tile.c_stride + column,
+            tile.base ? load(tile.base + i * tile.base_stride + column) + sum : sum);
+    }
+  }
+}
+
+template <class Operands>
+void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k, void* to,
+                  std::int64_t to_stride) {
+  constexpr bool kPairs = Operands::kLeftBytes == 2;
+  for (std::int64_t r = 0; r < rows; ++r, from += stride) {
+    if constexpr (kPairs) {
+      auto* out = static_cast<std::uint16_t*>(to) + r * to_stride;
+      for (std::int64_t i = 0; i < k; ++i) out[i] = static_cast<std::uint16_t>(round_bf16(from[i]) >> 16);
+      if (k % 2 != 0) out[k] = 0;
+    } else {
+      auto* out = static_cast<std::uint32_t*>(to) + r * to_stride;
+      for (std::int64_t i = 0; i < k; ++i) out[i] = round_bf16(from[i]);
+      if (k % 2 != 0) out[k] = 0;
+    }
+  }
+}
+
+template <class Operands>
+void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows, void* to) {
+  using Left = typename Operands::Left;
+  constexpr int kUnit = Operands::kUnit;
+  const std::int64_t steps = (k + kUnit - 1) / kUnit;
+  for (std::int64_t first = 0; first < rows; first += kTileRows) {
+    Left* out = static_cast<Left*>(to) + first * steps;
+    const int count = static_cast<int>(rows - first < kTileRows ? rows - first : kTileRows);
+    for (std::int64_t step = 0; step < steps; ++step, out += kTileRows) {
+      const float* low = from + step * kUnit * stride + first;
+      for (int i = 0; i < count; ++i) {
+        if constexpr (kUnit == 1) {
+          out[i] = low[i];
+        } else {
+          const float high = step * 2 + 1 < k ? low[stride + i] : 0;
+          if constexpr (Operands::kLeftBytes == 2) {
+            out[i] = pair_bf16(low[i], high);
+          } else {
+            out[i] = {__builtin_bit_cast(float, round_bf16(low[i])),
+                      __builtin_bit_cast(float, round_bf16(high))};
+          }
+        }
+      }
+    }
+  }
+}
+
+// One column of one step of B.
+template <class Operands>
+inline typename Operands::Right right_element(const float* low, const float* high) {
+  if constexpr (Operands::kUnit == 1) {
+    return *low;
+  } else {
+    return pair_bf16(*low, high ? *high : 0);
+  }
+}
+
+template <class Operands>
+void pack_right(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
+                std::int64_t padded, void* to) {
+  auto* out = static_cast<typename Operands::Right*>(to);
+  for (std::int64_t i = 0; i < k; i += Operands::kUnit, from += Operands::kUnit * stride, out += padded) {
+    const float* high = Operands::kUnit == 2 && i + 1 < k ? from + stride : nullptr;
+    for (std::int64_t j = 0; j < columns; ++j) {
+      out[j] = right_element<Operands>(from + j, high ? high + j : nullptr);
+    }
+    for (std::int64_t j = columns; j < padded; ++j) out[j] = 0;
+  }
+}
+
+template <class Operands>
+void pack_right_transposed(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
+                           std::int64_t padded, void* to) {
+  auto* out = static_cast<typename Operands::Right*>(to);
+  for (std::int64_t i = 0; i < k; i += Operands::kUnit, from += Operands::kUnit, out += padded) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const float* low = from + j * stride;
+      out[j] = right_element<Operands>(low, i + 1 < k ? low + 1 : nullptr);
+    }
+    for (std::int64_t j = columns; j < padded; ++j) out[j] = 0;
+  }
+}
+
+// --- The table. ---
+
+template <class Operands, int kRows, int kVectors>
+constexpr void fill_tiles(GemmKernels& out) {
+  constexpr auto kRowMajor = LeftLayout::row_major;
+  auto& rows = out.rows[kRows - 1][kVectors - 1];
+  rows[0] = multiply_tile<Operands, kRowMajor, kRows, kVectors, 0>;
+  rows[1] = multiply_tile<Operands, kRowMajor, kRows, kVectors, 1>;
+  rows[2] = multiply_tile<Operands, kRowMajor, kRows, kVectors, kTileVectors>;
+  out.steps[kRows - 1][kVectors - 1] =
+      multiply_tile<Operands, LeftLayout::step_major, kRows, kVectors, 0>;
+  if constexpr (kVectors > 1) {
+    fill_tiles<Operands, kRows, kVectors - 1>(out);
+  } else if constexpr (kRows > 1) {
+    fill_tiles<Operands, kRows - 1, kTileVectors>(out);
+  }
+}
+
+template <class Operands>
+constexpr GemmKernels gemm_kernels() {
+  GemmKernels out{};
+  out.tile_rows = kTileRows;
+  out.tile_vectors = kTileVectors;
+  out.width = kWidth;
+  out.unit = Operands::kUnit;
+  out.left_bytes = Operands::kLeftBytes;
+  out.right_bytes = Operands::kRightBytes;
+  out.k_block = Operands::kKBlock;
+  fill_tiles<Operands, kTileRows, kTileVectors>(out);
+  out.convert_rows = Operands::kUnit == 2 ? convert_rows<Operands> : nullptr;
+  out.pack_left = pack_left<Operands>;
+  out.pack_right = pack_right<Operands>;
+  out.pack_right_transposed = pack_right_transposed<Operands>;
+  return out;
+}
+
+}  // namespace hindsearch::cpu::HINDSEARCH_ISA

@@ -1,0 +1,101 @@
+// The vocabulary head, fused with softmax: logits exist only as a block of rows times a part of the
+// vocabulary.
+#include <algorithm>
+
+#include "native/backend/cpu/ops.h"
+#include "native/backend/cpu/parallel.h"
+#include "native/backend/cpu/softmax.h"
+
+namespace hindsearch::cpu {
+namespace {
+
+constexpr std::int64_t kRows = 96;        // of one logits tile; a multiple of every tile_rows
+constexpr std::int64_t kGroup = 10 * kRows;  // rows whose chunk statistics are held together
+
+// The backward's logits block: long enough in rows for whole blocks of the weight's sum, some MiB in all.
+constexpr std::int64_t kBackwardRows = 1024;
+constexpr std::int64_t kBackwardColumns = 2 * kVocabularyChunk;
+
+}  // namespace
+
+void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden, std::int64_t rows,
+                    const Panels& head, float temperature, const Token* targets, float* log_probs,
+                    float* log_sums, float* entropies) {
+  const GemmKernels& gemm = kernels.gemm(compute);
+  const std::int64_t width = head.k(), vocabulary = head.columns();
+  const std::int64_t chunks = vocabulary_chunks(vocabulary);
+  const float inverse_temperature = 1 / temperature;
+  auto* statistics = scratch<ChunkStatistics>(Slot::rows, std::min(kGroup, rows) * chunks);
+  for (std::int64_t group = 0; group < rows; group += kGroup) {
+    const std::int64_t group_rows = std::min(kGroup, rows - group);
+    const std::int64_t blocks = (group_rows + kRows - 1) / kRows;
+    const auto run = [&](std::int64_t task) {
+      const std::int64_t chunk = task / blocks, first = task % blocks * kRows;
+      const std::int64_t count = std::min(kRows, group_rows - first);
+      const std::int64_t start = chunk * kVocabularyChunk;
+      const std::int64_t columns = std::min(kVocabularyChunk, vocabulary - start);
+      float* logits = scratch<float>(Slot::tile, count * columns);
+      multiply_serial(gemm, count, {hidden + (group + first) * width, width, false},
+                      head.view(start, columns), nullptr, logits, columns, false);
+      for (std::int64_t r = 0; r < count; ++r) {
+        const float* row = logits + r * columns;
+        const std::int64_t target = targets[group + first + r] - start;
+        if (target >= 0 && target < columns) {
+          log_probs[group + first + r] = row[target] * inverse_temperature;
+        }
+        statistics[(first + r) * chunks + chunk] =
+            kernels.rows->chunk_statistics(row, columns, inverse_temperature);
+      }
+    };
+    const std::int64_t tasks = blocks * chunks;
+    if (useful_threads(group_rows * vocabulary * width / 32) == 1) {
+      for (std::int64_t task = 0; task < tasks; ++task) run(task);
+    } else {
+      parallel_for(tasks, run);
+    }
+    for (std::int64_t r = 0; r < group_rows; ++r) {
+      SoftmaxSum sum;
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum.add(statistics[r * chunks + chunk]);
+      float& log_prob = log_probs[group + r];
+      log_prob = static_cast<float>(sum.log_prob(log_prob));
+      log_sums[group + r] = static_cast<float>(sum.log_sum());
+      if (entropies) entropies[group + r] = static_cast<float>(sum.entropy());
+    }
+  }
+}
+
+void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden, std::int64_t rows,
+                   const Panels& head, const float* weight, float temperature, const Token* targets,
+                   const float* log_sums, const float* g, float* d_hidden, float* d_weight) {
+  const GemmKernels& gemm = kernels.gemm(compute);
+  const std::int64_t width = head.k(), vocabulary = head.columns();
+  const float inverse_temperature = 1 / temperature;
+  for (std::int64_t first = 0; first < rows; first += kBackwardRows) {
+    const std::int64_t count = std::min(kBackwardRows, rows - first);
+    const float* block = hidden + first * width;
+    const PanelView packed_hidden = pack_scratch(gemm, Slot::columns, block, width, count, width);
+    for (std::int64_t start = 0; start < vocabulary; start += kBackwardColumns) {
+      const std::int64_t columns = std::min(kBackwardColumns, vocabulary - start);
+      float* d_logits = scratch<float>(Slot::tile, count * columns);
+      multiply(gemm, count, {block, width, false}, head.view(start, columns), nullptr, d_logits, columns,
+               false);
+      parallel_ranges(count, columns * 4, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          float* row = d_logits + r * columns;
+          const float factor = g[first + r] * inverse_temperature;
+          kernels.rows->softmax_gradient(row, columns, inverse_temperature, log_sums[first + r], factor);
+          const std::int64_t target = targets[first + r] - start;
+          if (target >= 0 && target < columns) row[target] += factor;
+        }
+      });
+      multiply(gemm, columns, {d_logits, columns, true}, packed_hidden, nullptr, d_weight + start * width,
+               width, true);
+      const PanelView packed_weight =
+          pack_scratch(gemm, Slot::right, weight + start * width, width, columns, width);
+      multiply(gemm, count, {d_logits, columns, false}, packed_weight, nullptr, d_hidden + first * width,
+               width, start > 0);
+    }
+  }
+}
+
+}  // namespace hindsearch::cpu

@@ -1,0 +1,57 @@
+#include <algorithm>
+
+#include "native/backend/cpu/ops.h"
+#include "native/backend/cpu/parallel.h"
+
+namespace hindsearch::cpu {
+namespace {
+
+// Packed operands of a gradient live only during the call; larger ones are packed in parts.
+constexpr std::size_t kScratchBytes = std::size_t{16} << 20;
+
+// The most `quantum`-sized steps of `total` whose share of `bytes` fits the scratch, at least one.
+std::int64_t fitting(std::int64_t total, std::int64_t quantum, std::size_t bytes) {
+  const auto per_quantum = static_cast<std::int64_t>(bytes / static_cast<std::size_t>(total) + 1) * quantum;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kScratchBytes) / per_quantum) * quantum;
+}
+
+}  // namespace
+
+void linear_backward_input(const GemmKernels& kernels, const float* d_y, std::int64_t rows,
+                           const float* weight, std::int64_t n, std::int64_t k, float* d_x,
+                           bool accumulate) {
+  if (rows == 0) return;
+  const std::int64_t panel = std::int64_t{kernels.tile_vectors} * kernels.width;
+  const std::int64_t chunk = fitting(k, panel, packed_bytes(kernels, n, k));
+  for (std::int64_t first = 0; first < k; first += chunk) {
+    const std::int64_t columns = std::min(chunk, k - first);
+    const PanelView w = pack_scratch(kernels, Slot::right, weight + first, k, n, columns);
+    multiply(kernels, rows, {d_y, n, false}, w, nullptr, d_x + first, k, accumulate);
+  }
+}
+
+void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y, const float* x,
+                            std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
+                            float* d_bias) {
+  if (rows == 0) return;
+  const GemmKernels& gemm = kernels.gemm(compute);
+  // Whole blocks of the sum over rows, so that parts do not change its order.
+  const std::int64_t chunk = fitting(rows, gemm.k_block, packed_bytes(gemm, rows, k));
+  for (std::int64_t first = 0; first < rows; first += chunk) {
+    const std::int64_t count = std::min(chunk, rows - first);
+    const PanelView right = pack_scratch(gemm, Slot::right, x + first * k, k, count, k);
+    multiply(gemm, n, {d_y + first * n, n, true}, right, nullptr, d_weight, k, true);
+  }
+  if (!d_bias) return;
+  constexpr std::int64_t kColumns = 64;
+  parallel_ranges((n + kColumns - 1) / kColumns, rows * kColumns,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    const std::int64_t first = begin * kColumns, last = std::min(n, end * kColumns);
+                    for (std::int64_t r = 0; r < rows; r += gemm.k_block) {
+                      kernels.rows->add_rows(d_y + r * n + first, n, std::min(gemm.k_block, rows - r),
+                                             last - first, d_bias + first);
+                    }
+                  });
+}
+
+}  // namespace hindsearch::cpu

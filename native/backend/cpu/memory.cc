@@ -1,0 +1,66 @@
+#include "native/backend/cpu/memory.h"
+
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "native/core/error.h"
+
+namespace hindsearch::cpu {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
+
+std::size_t byte_size(std::int64_t count, std::size_t size) {
+  // Half the address space is a bound that later rounding up cannot overflow.
+  if (count < 0 || static_cast<std::uint64_t>(count) >
+                       std::numeric_limits<std::size_t>::max() / 2 / size) {
+    throw Error(code::kOutOfMemory, "a tensor of " + std::to_string(count) + " elements of " +
+                                        std::to_string(size) + " bytes does not fit in memory");
+  }
+  return static_cast<std::size_t>(count) * size;
+}
+
+AlignedBytes::AlignedBytes(std::size_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
+  data_ = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (!data_) {
+    throw Error(code::kOutOfMemory, "no memory for " + std::to_string(bytes) +
+                                        " bytes; use a smaller model, batch or cache");
+  }
+#if defined(__linux__)
+  // Weights and activations are streamed: with 4 KiB pages a good part of the time goes to page walks. A
+  // refusal costs speed only.
+  if (alignment == kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);
+#endif
+}
+AlignedBytes::AlignedBytes(AlignedBytes&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+AlignedBytes::~AlignedBytes() { std::free(data_); }
+
+void* scratch_bytes(Slot slot, std::size_t bytes) {
+  thread_local std::array<AlignedBytes, static_cast<std::size_t>(Slot::count)> slots;
+  AlignedBytes& memory = slots[static_cast<std::size_t>(slot)];
+  if (memory.size() < bytes) {
+    memory = AlignedBytes();  // first free, then allocate: the contents are not kept
+    memory = AlignedBytes(bytes);
+  }
+  return memory.data();
+}
+
+}  // namespace hindsearch::cpu

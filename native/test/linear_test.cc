@@ -1,0 +1,178 @@
+// Matrix products: against float64 over awkward shapes, and bit for bit against themselves.
+#include <array>
+
+#include "native/test/backends.h"
+#include "native/test/reference.h"
+
+namespace hindsearch::testing {
+namespace {
+
+struct Shape {
+  std::size_t rows, n, k;
+};
+
+// Every tile height, partial panels, one column, one k, several k blocks, several row blocks.
+std::vector<Shape> shapes() {
+  std::vector<Shape> out;
+  for (std::size_t rows = 1; rows <= 17; ++rows) out.push_back({rows, 53, 35});
+  for (const std::size_t n : {1, 2, 15, 16, 17, 31, 47, 48, 49, 96, 97}) out.push_back({5, n, 33});
+  for (const std::size_t k : {1, 2, 3, 16, 511, 513, 1023, 1024, 1025, 2100}) out.push_back({3, 20, k});
+  out.push_back({1, 1, 1});
+  out.push_back({241, 50, 24});
+  out.push_back({600, 70, 30});
+  out.push_back({1100, 20, 17});
+  return out;
+}
+
+// A chain of k products in f32 is off by a few ulp of its terms.
+double tolerance(std::size_t k) { return 4e-7 * std::sqrt(static_cast<double>(k)) + 4e-7; }
+
+Floats forward(Backend& backend, const Floats& x, const Floats& w, const Shape& s, const float* bias) {
+  Floats y(s.rows * s.n, 7.0f);
+  const auto packed = backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+  backend.linear(x.data(), static_cast<std::int64_t>(s.rows), *packed, bias, y.data(), false);
+  return y;
+}
+
+TEST(linear_matches_float64) {
+  for_backends([](Backend& backend) {
+    for (const Shape& s : shapes()) {
+      const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), bias = normal(s.n, 3);
+      const auto xs = reference::operands(x, backend.compute()), ws = reference::operands(w, backend.compute());
+      auto expected = reference::product(xs, reference::transpose(ws, s.n, s.k), s.rows, s.k, s.n);
+      const double bound = tolerance(s.k);
+      CHECK(relative_error(forward(backend, x, w, s, nullptr), expected) <= bound);
+
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % s.n];
+      CHECK(relative_error(forward(backend, x, w, s, bias.data()), expected) <= bound);
+
+      Floats y = normal(s.rows * s.n, 4);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += y[i];
+      const auto packed = backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+      CHECK_EQ(packed->rows(), static_cast<std::int64_t>(s.n));
+      CHECK_EQ(packed->columns(), static_cast<std::int64_t>(s.k));
+      CHECK(packed->bytes() >= s.n * s.k * (backend.compute() == ComputeType::f32 ? 4 : 2));
+      backend.linear(x.data(), static_cast<std::int64_t>(s.rows), *packed, bias.data(), y.data(), true);
+      CHECK(relative_error(y, expected) <= bound);
+    }
+  });
+}
+
+TEST(repack_replaces_the_weights) {
+  for_backends([](Backend& backend) {
+    const Shape s{4, 33, 19};
+    const Floats x = normal(s.rows * s.k, 1), old = normal(s.n * s.k, 2), fresh = normal(s.n * s.k, 3);
+    const auto packed = backend.pack(old.data(), 33, 19);
+    backend.repack(*packed, fresh.data());
+    Floats y(s.rows * s.n);
+    backend.linear(x.data(), 4, *packed, nullptr, y.data(), false);
+    CHECK(same_bits(y, forward(backend, x, fresh, s, nullptr)));
+  });
+}
+
+TEST(linear_backward_matches_float64) {
+  for_backends([](Backend& backend) {
+    for (const Shape& s : shapes()) {
+      const auto rows = static_cast<std::int64_t>(s.rows), n = static_cast<std::int64_t>(s.n),
+                 k = static_cast<std::int64_t>(s.k);
+      const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), d_y = normal(s.rows * s.n, 3);
+      const auto xs = reference::operands(x, backend.compute()), ws = reference::operands(w, backend.compute()),
+                 ds = reference::operands(d_y, backend.compute());
+
+      auto expected = reference::product(ds, ws, s.rows, s.n, s.k);
+      Floats d_x(s.rows * s.k, 9.0f);
+      backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, d_x.data(), false);
+      CHECK(relative_error(d_x, expected) <= tolerance(s.n));
+      backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, d_x.data(), true);
+      for (double& value : expected) value *= 2;
+      CHECK(relative_error(d_x, expected) <= tolerance(s.n));
+
+      expected = reference::product(reference::transpose(ds, s.rows, s.n), xs, s.n, s.rows, s.k);
+      Floats d_w = normal(s.n * s.k, 4), d_bias = normal(s.n, 5);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += d_w[i];
+      std::vector<double> expected_bias = reference::widen(d_bias);
+      for (std::size_t i = 0; i < d_y.size(); ++i) expected_bias[i % s.n] += d_y[i];
+      backend.linear_backward_weight(d_y.data(), x.data(), rows, n, k, d_w.data(), d_bias.data());
+      CHECK(relative_error(d_w, expected) <= tolerance(s.rows));
+      CHECK(relative_error(d_bias, expected_bias) <= tolerance(s.rows));
+    }
+  });
+}
+
+// Large enough for several threads, several blocks of rows and of k.
+constexpr Shape kLarge{530, 200, 1100};
+
+TEST(a_row_does_not_depend_on_its_batch) {
+  for_backends([](Backend& backend) {
+    const Shape s = kLarge;
+    const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), bias = normal(s.n, 3);
+    const Floats together = forward(backend, x, w, s, bias.data());
+    const auto packed = backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+    std::size_t row = 0;
+    for (std::size_t batch = 1; row < s.rows; batch = batch % 19 + 1) {
+      const std::size_t count = std::min(batch, s.rows - row);
+      Floats y(count * s.n);
+      backend.linear(&x[row * s.k], static_cast<std::int64_t>(count), *packed, bias.data(), y.data(), false);
+      CHECK(same_bits(y.data(), &together[row * s.n], count * s.n));
+      row += count;
+    }
+    // Permuted: row r moves to r * 7 mod rows.
+    Floats permuted(x.size());
+    for (std::size_t r = 0; r < s.rows; ++r) {
+      std::copy_n(&x[r * s.k], s.k, &permuted[r * 7 % s.rows * s.k]);
+    }
+    const Floats mixed = forward(backend, permuted, w, s, bias.data());
+    for (std::size_t r = 0; r < s.rows; ++r) {
+      CHECK(same_bits(&mixed[r * 7 % s.rows * s.n], &together[r * s.n], s.n));
+    }
+  });
+}
+
+TEST(products_do_not_depend_on_threads) {
+  for_backends([](Backend& backend) {
+    const Shape s = kLarge;
+    const auto rows = static_cast<std::int64_t>(s.rows), n = static_cast<std::int64_t>(s.n),
+               k = static_cast<std::int64_t>(s.k);
+    const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), d_y = normal(s.rows * s.n, 3);
+    std::array<Floats, 4> first;
+    for (const int threads : {1, 2, 3}) {
+      const Threads scope(threads);
+      std::array<Floats, 4> result = {forward(backend, x, w, s, nullptr), Floats(x.size()), Floats(w.size()),
+                                      Floats(s.n)};
+      backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, result[1].data(), false);
+      backend.linear_backward_weight(d_y.data(), x.data(), rows, n, k, result[2].data(), result[3].data());
+      if (threads == 1) first = result;
+      for (std::size_t i = 0; i < result.size(); ++i) CHECK(same_bits(result[i], first[i]));
+    }
+  });
+}
+
+TEST(f32_products_are_the_same_with_every_fused_instruction_set) {
+  const Shape s{13, 55, 700};
+  const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2);
+  Floats first;
+  for (const cpu::Kernels* kernels : cpu::supported_kernels()) {
+    if (kernels == &cpu::kPortable) continue;  // multiplies and adds in two roundings
+    const Floats y = forward(*cpu::make_cpu_backend(ComputeType::f32, *kernels), x, w, s, nullptr);
+    if (first.empty()) first = y;
+    CHECK(same_bits(y, first));
+  }
+}
+
+TEST(an_unknown_instruction_set_is_refused) {
+  const std::string message = CHECK_ERROR(code::kInvalidArgument, cpu::find_kernels("mmx"));
+  CHECK(message.find("portable") != std::string::npos);
+  CHECK_EQ(std::string(cpu::find_kernels("portable").name), "portable");
+}
+
+TEST(an_impossible_allocation_is_an_error) {
+  const auto backend = make_backend(ComputeType::f32);
+  CHECK_ERROR(code::kOutOfMemory, backend->allocate(std::int64_t{1} << 62));
+  CHECK_ERROR(code::kOutOfMemory, backend->allocate(std::int64_t{1} << 55));
+  const auto buffer = backend->allocate(1000);
+  CHECK_EQ(buffer->size(), 1000);
+  for (std::int64_t i = 0; i < buffer->size(); ++i) CHECK_EQ(buffer->data()[i], 0.0f);
+}
+
+}  // namespace
+}  // namespace hindsearch::testing

@@ -1,0 +1,149 @@
+import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { HindsearchError } from "../errors.js";
+import type { Passage } from "../retrieval/passage.js";
+import type { Retriever } from "../retrieval/retriever.js";
+
+/** What became of one search. */
+export type SearchOutcome =
+  | { ok: true; passages: Passage[] }
+  /** After the retries; `error` is the last one. */
+  | { ok: false; error: Error };
+
+/** How searches are sent. */
+export interface SearchQueueOptions extends AbortOptions {
+  /** Passages per query. */
+  topK: number;
+  /** Further attempts for a query whose search failed, alone and not in a batch. */
+  retries: number;
+  /** Milliseconds for one call of the retriever, which counts as failed when they are over. */
+  deadline: number;
+  /** Calls of the retriever at the same time. */
+  concurrency: number;
+}
+
+/** Counts of a queue. */
+export interface SearchQueueStatistics {
+  /** Queries asked. */
+  searches: number;
+  /** Queries that failed in the end. */
+  failures: number;
+  /** Calls of the retriever, retries included. */
+  calls: number;
+  /** Milliseconds in which at least one call was under way. */
+  milliseconds: number;
+}
+
+/**
+ * Gathers the searches of many trajectories into batches for one retriever.
+ *
+ * While `concurrency` calls are under way, new queries wait and then leave together: a slow service gets fewer and
+ * larger batches, not more calls. A batch that fails is tried again query by query, so that one query that the
+ * service cannot digest does not take its neighbours with it.
+ */
+export class SearchQueue {
+  readonly #retriever: Retriever;
+  readonly #options: SearchQueueOptions;
+  #waiting: { query: string; settle: (outcome: SearchOutcome) => void; fail: (error: unknown) => void }[] =
+    [];
+  #calls = 0;
+  #busySince = 0;
+  readonly #statistics: SearchQueueStatistics = { searches: 0, failures: 0, calls: 0, milliseconds: 0 };
+
+  constructor(retriever: Retriever, options: SearchQueueOptions) {
+    this.#retriever = retriever;
+    this.#options = options;
+  }
+
+  /** Counts so far. */
+  get statistics(): Readonly<SearchQueueStatistics> {
+    return this.#statistics;
+  }
+
+  /** Searches for one query. Rejects with `ABORTED` only: a failed search is a value. */
+  search(query: string): Promise<SearchOutcome> {
+    this.#statistics.searches++;
+    const outcome = new Promise<SearchOutcome>((settle, fail) => {
+      this.#waiting.push({ query, settle, fail });
+    });
+    // In a microtask: the searches that one step of the decoder ended then leave together.
+    queueMicrotask(() => this.#send());
+    return outcome;
+  }
+
+  #send(): void {
+    if (this.#waiting.length === 0 || this.#calls >= this.#options.concurrency) return;
+    const batch = this.#waiting;
+    this.#waiting = [];
+    if (this.#calls++ === 0) this.#busySince = performance.now();
+    this.#outcomes(batch.map(({ query }) => query))
+      .then(
+        (outcomes) => {
+          for (const [i, { settle }] of batch.entries()) settle(outcomes[i] as SearchOutcome);
+        },
+        (error) => {
+          for (const { fail } of batch) fail(error);
+        },
+      )
+      .finally(() => {
+        if (--this.#calls === 0) this.#statistics.milliseconds += performance.now() - this.#busySince;
+        this.#send();
+      });
+  }
+
+  async #outcomes(queries: string[]): Promise<SearchOutcome[]> {
+    const together = await this.#attempt(queries);
+    if (together.ok) return together.lists.map((passages) => ({ ok: true, passages }));
+    const outcomes: SearchOutcome[] = [];
+    // One after the other: a service in trouble must not get more calls than before.
+    for (const query of queries) outcomes.push(await this.#alone(query, together.error));
+    return outcomes;
+  }
+
+  async #alone(query: string, first: Error): Promise<SearchOutcome> {
+    let error = first;
+    for (let retry = 0; retry < this.#options.retries; retry++) {
+      const attempt = await this.#attempt([query]);
+      if (attempt.ok) return { ok: true, passages: attempt.lists[0] as Passage[] };
+      error = attempt.error;
+    }
+    this.#statistics.failures++;
+    return { ok: false, error };
+  }
+
+  async #attempt(queries: string[]): Promise<{ ok: true; lists: Passage[][] } | { ok: false; error: Error }> {
+    const { signal, topK, deadline } = this.#options;
+    this.#statistics.calls++;
+    try {
+      const lists = await withDeadline(deadline, signal, async (inner, timedOut) => {
+        try {
+          return await abortable(this.#retriever.search(queries, topK, { signal: inner }), inner);
+        } catch (error) {
+          if (!timedOut()) throw error;
+          throw new HindsearchError("RETRIEVAL_FAILED", `No reply within ${deadline} ms.`, { cause: error });
+        }
+      });
+      checkReply(lists, queries.length, topK);
+      return { ok: true, lists };
+    } catch (error) {
+      throwIfAborted(signal);
+      return { ok: false, error: error instanceof Error ? error : new Error(String(error)) };
+    }
+  }
+}
+
+/** A reply in which lists and queries do not match would hand a trajectory the passages of another. */
+function checkReply(lists: unknown, queries: number, topK: number): void {
+  const fail = (what: string) => new HindsearchError("RETRIEVAL_FAILED", `The retriever returned ${what}.`);
+  if (!Array.isArray(lists) || lists.length !== queries) {
+    const found = Array.isArray(lists) ? `${lists.length} lists` : typeof lists;
+    throw fail(`${found} for ${queries} queries; expected one list each, in their order`);
+  }
+  for (const list of lists) {
+    if (!Array.isArray(list) || list.length > topK) throw fail(`no list of at most ${topK} passages`);
+    for (const passage of list) {
+      if (typeof passage?.text !== "string" || typeof passage?.title !== "string") {
+        throw fail("a passage without title and text");
+      }
+    }
+  }
+}

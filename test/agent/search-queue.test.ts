@@ -1,0 +1,103 @@
+import { expect, test } from "vitest";
+import { SearchQueue, type SearchQueueOptions } from "../../lib/agent/search-queue.js";
+import type { Passage } from "../../lib/retrieval/passage.js";
+import type { Retriever } from "../../lib/retrieval/retriever.js";
+
+const OPTIONS: SearchQueueOptions = { topK: 2, retries: 1, deadline: 5_000, concurrency: 1 };
+const passage = (text: string): Passage => ({ id: text, title: "", text });
+
+/** A retriever that records its calls and answers each query with its own words. */
+function retriever(
+  answer: (queries: readonly string[]) => unknown = (queries) => queries.map((q) => [passage(q)]),
+) {
+  const calls: string[][] = [];
+  const search = async (queries: readonly string[]) => {
+    calls.push([...queries]);
+    return (await answer(queries)) as Passage[][];
+  };
+  return { calls, retriever: { search } satisfies Retriever };
+}
+
+test("searches of one moment leave in one call, and each gets its own passages", async () => {
+  const { calls, retriever: engine } = retriever();
+  const queue = new SearchQueue(engine, OPTIONS);
+  const outcomes = await Promise.all(["a", "b", "a"].map((query) => queue.search(query)));
+  expect(calls).toEqual([["a", "b", "a"]]);
+  expect(outcomes).toEqual(["a", "b", "a"].map((text) => ({ ok: true, passages: [passage(text)] })));
+});
+
+test("while a call is under way the next queries gather", async () => {
+  let open: () => void = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  const { calls, retriever: engine } = retriever(async (queries) => {
+    if (queries[0] === "first") await gate;
+    return queries.map((q) => [passage(q)]);
+  });
+  const queue = new SearchQueue(engine, OPTIONS);
+  const first = queue.search("first");
+  await new Promise(setImmediate);
+  const rest = [queue.search("b"), queue.search("c")];
+  await new Promise(setImmediate);
+  expect(calls).toEqual([["first"]]);
+  open();
+  await Promise.all([first, ...rest]);
+  expect(calls).toEqual([["first"], ["b", "c"]]);
+});
+
+test("one bad query does not take its neighbours with it", async () => {
+  const { calls, retriever: engine } = retriever((queries) => {
+    if (queries.includes("bad")) throw new Error("cannot parse");
+    return queries.map((q) => [passage(q)]);
+  });
+  const queue = new SearchQueue(engine, { ...OPTIONS, retries: 2 });
+  const outcomes = await Promise.all(["a", "bad", "c"].map((query) => queue.search(query)));
+  expect(outcomes.map(({ ok }) => ok)).toEqual([true, false, true]);
+  expect(outcomes[1]).toMatchObject({ error: { message: "cannot parse" } });
+  expect(calls).toEqual([["a", "bad", "c"], ["a"], ["bad"], ["bad"], ["c"]]);
+  expect(queue.statistics).toMatchObject({ searches: 3, failures: 1, calls: 5 });
+});
+
+test("an error that passes is retried away", async () => {
+  let left = 1;
+  const { retriever: engine } = retriever((queries) => {
+    if (left-- > 0) throw new Error("busy");
+    return queries.map((q) => [passage(q)]);
+  });
+  expect(await new SearchQueue(engine, OPTIONS).search("a")).toEqual({ ok: true, passages: [passage("a")] });
+});
+
+test("a retriever that never answers fails at the deadline", async () => {
+  const { retriever: engine } = retriever(() => new Promise(() => {}));
+  const queue = new SearchQueue(engine, { ...OPTIONS, retries: 0, deadline: 20 });
+  const outcome = await queue.search("a");
+  expect(outcome).toMatchObject({
+    ok: false,
+    error: { code: "RETRIEVAL_FAILED", message: "No reply within 20 ms." },
+  });
+});
+
+test.each([
+  ["too few lists", () => [[passage("a")]]],
+  ["no lists", () => "<html>"],
+  ["too many passages", () => [[], [passage("a"), passage("b"), passage("c")]]],
+  ["a passage without text", () => [[], [{ id: "1", title: "x" }]]],
+  ["null", () => [[], [null]]],
+])("a reply with %s is a failure, not a result", async (_name, answer) => {
+  const { retriever: engine } = retriever(answer);
+  const queue = new SearchQueue(engine, { ...OPTIONS, retries: 0 });
+  const [, outcome] = await Promise.all([queue.search("a"), queue.search("b")]);
+  expect(outcome).toMatchObject({ ok: false, error: { code: "RETRIEVAL_FAILED" } });
+});
+
+test("an abort rejects what is under way and what waits", async () => {
+  const controller = new AbortController();
+  const { retriever: engine } = retriever(() => new Promise(() => {}));
+  const queue = new SearchQueue(engine, { ...OPTIONS, signal: controller.signal });
+  const searches = [queue.search("a")];
+  await new Promise(setImmediate);
+  searches.push(queue.search("b"));
+  controller.abort();
+  for (const search of searches) await expect(search).rejects.toMatchObject({ code: "ABORTED" });
+});

@@ -199,7 +199,13 @@ double ObjectiveSum::add_kl(std::int64_t t, double log_prob) {
     const double x = std::min(-d, kMaxExponent);
     gradient = -std::expm1(x);
     value = std::expm1(x) - x + gradient * (d + x);  // d + x is 0 unless clamped: the tangent
-    sum_.kl_clamped += -d > kMaxExponent;
+    const double max_value = objective_.kl.max_value;
+    const bool cut_off = max_value > 0 && value > max_value;
+    if (cut_off) {
+      value = max_value;
+      gradient = 0;
+    }
+    sum_.kl_clamped += cut_off || -d > kMaxExponent;
   }
   sum_.kl_loss += policy_weights_[i] * value;
   return policy_weights_[i] * gradient;

@@ -53,6 +53,9 @@ struct PolicyTerm {
 struct KlTerm {
   float weight = 0;  // 0: off
   KlEstimator estimator = KlEstimator::k3;
+  // 0: off; else the value of k3 is cut off here, without gradient above (verl, Search-R1: 10).
+  // That changes the estimator: it stops pulling just where the policy has gone furthest.
+  float max_value = 0;
 };
 
 // The HindSearch term: -w * log-prob, w = clamp(teacher - log-prob, clamp_low, clamp_high).
@@ -111,7 +114,7 @@ struct ObjectiveResult {
   double ratio_max = 1;
   double log_ratio_max_abs = 0;  // |log-prob - old|
   double ratio_clamped = 0;      // tokens whose log ratio was beyond +-20
-  double kl_clamped = 0;         // tokens whose k3 exponent was above 20
+  double kl_clamped = 0;  // tokens whose k3 exponent was above 20 or whose value was cut off
   std::vector<float> log_probs;  // of the student, per packed token; 0 where no term looks
 };
 

@@ -66,6 +66,7 @@ void check_options(const Objective& o) {
                 "more than 0 for this aggregation");
   }
   check_finite("kl.weight", o.kl.weight);
+  check_range("kl.max_value", o.kl.max_value, o.kl.max_value >= 0, "0 (off) or more");
   check_finite("distill.weight", o.distill.weight);
   check_range("distill.clamp_low", o.distill.clamp_low,
               o.distill.clamp_low <= o.distill.clamp_high, "at most distill.clamp_high");

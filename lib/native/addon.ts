@@ -264,7 +264,8 @@ export interface DecoderStats {
 export interface NativeDecoder {
   /**
    * See `native/rollout/decoder.h` for the rules. These five only queue, in order, behind what the engine is
-   * doing; if it refuses a sequence when its turn comes, `next` reports it as `failed`.
+   * doing; if it refuses a sequence when its turn comes, `next` reports it as `failed`. `reserve` 0: room for the
+   * prompt and `maxNewTokens`.
    */
   submit(prompt: Int32Array, options: NativeSegmentOptions, key: RandomKey, reserve: number): number;
   /** `reserve` 0: that of `sequence`. */

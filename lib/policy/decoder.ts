@@ -128,8 +128,9 @@ export class Decoder implements Disposable {
   submit(prompt: Tokens, options: SubmitOptions = {}): number {
     const tokens = toInt32Array(prompt, "the prompt");
     const segment = this.#segment(options);
-    const reserve = options.reserve ?? tokens.length + segment.maxNewTokens;
-    const number = callNativeSync(() => this.#native.submit(tokens, segment, this.#key(options), reserve));
+    const number = callNativeSync(() =>
+      this.#native.submit(tokens, segment, this.#key(options), options.reserve ?? 0),
+    );
     this.#sequences++;
     return number;
   }

@@ -102,8 +102,9 @@ Napi::Value JsDecoder::submit(const Napi::CallbackInfo& info) {
   SegmentOptions options = read_segment_options(Argument(info[1], "options"));
   check_segment("submit", options, token_limit_);
   const RandomKey key = read_random_key(Argument(info[2], "key"));
-  const std::int64_t reserve = Argument(info[3], "reserve").integer(1, kMaxInt32);
+  const std::int64_t wanted = Argument(info[3], "reserve").integer(0, kMaxInt32);
   const auto size = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t reserve = wanted == 0 ? size + options.max_new_tokens : wanted;
   check_reserve("submit", size, options.max_new_tokens, reserve, limits_);
 
   DecoderSession& session = this->session();

@@ -1,0 +1,74 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import type { NativeModel, NativeObjective } from "../../lib/native/addon.js";
+import { loadAddon } from "../../lib/native/load.js";
+import { packed, plainTraining, tinyModel } from "../support/tiny-model.js";
+
+const score = (model: NativeModel, sequences: ReturnType<typeof packed>) =>
+  model.score(sequences, {
+    temperature: 1,
+    first: new Int32Array(sequences.offsets.length - 1).fill(1),
+    entropy: false,
+    microBatchTokens: 4096,
+  });
+
+/** Moves an array's memory away, as `postMessage` with a transfer list does. */
+function detach(array: Int32Array | Float32Array | Uint8Array): void {
+  structuredClone(array.buffer, { transfer: [array.buffer as ArrayBuffer] });
+  expect(array.length).toBe(0);
+}
+
+let model: NativeModel;
+
+beforeAll(async () => {
+  model = await tinyModel(loadAddon());
+});
+
+describe("arrays are copied before a call returns", () => {
+  test("score", async () => {
+    const expected = await score(model, packed(8, 200));
+    const sequences = packed(8, 200);
+    const pending = score(model, sequences);
+    detach(sequences.tokens);
+    detach(sequences.offsets);
+    expect((await pending).logProbs).toEqual(expected.logProbs);
+  });
+
+  test("forwardBackward", async () => {
+    const objective = (): NativeObjective & {
+      advantages: Float32Array;
+      policyMask: Uint8Array;
+      oldLogProbs: Float32Array;
+    } => ({
+      policy: {
+        weight: 1,
+        clipLow: 0.2,
+        clipHigh: 0.2,
+        dualClip: 0,
+        aggregation: "token-mean",
+        fixedLength: 0,
+      },
+      policyMask: Uint8Array.from({ length: 1600 }, (_, index) => (index % 200 === 0 ? 0 : 1)),
+      oldLogProbs: new Float32Array(1600).fill(-4),
+      advantages: Float32Array.from({ length: 1600 }, (_, index) => ((index % 7) - 3) / 3),
+    });
+    const expected = await model.forwardBackward(packed(8, 200), objective(), plainTraining);
+    await model.zeroGradients();
+    const sequences = packed(8, 200);
+    const columns = objective();
+    const pending = model.forwardBackward(sequences, columns, plainTraining);
+    for (const array of [sequences.tokens, columns.policyMask, columns.oldLogProbs, columns.advantages])
+      detach(array);
+    const result = await pending;
+    await model.zeroGradients();
+    expect(result.policyLoss).toBe(expected.policyLoss);
+    expect(result.logProbs).toEqual(expected.logProbs);
+  });
+});
+
+describe("arrays that are already gone are refused", () => {
+  test("a detached array counts as empty, and the message says so", async () => {
+    const sequences = packed(2, 10);
+    detach(sequences.tokens);
+    await expect((async () => score(model, sequences))()).rejects.toThrow(/tokens/);
+  });
+});

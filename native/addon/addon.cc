@@ -1,4 +1,8 @@
 // What the addon exports; lib/native/addon.ts has the types.
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include "native/addon/arguments.h"
 #include "native/addon/decoder.h"
 #include "native/addon/decoder_options.h"
@@ -8,6 +12,8 @@
 #include "native/addon/node_api.h"
 #include "native/addon/object.h"
 #include "native/backend/backend.h"
+#include "native/backend/cpu/sampling.h"
+#include "native/core/error.h"
 #include "native/core/thread_pool.h"
 
 namespace hindsearch {
@@ -25,6 +31,22 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 // () => Cancellation
 Napi::Value create_cancellation(const Napi::CallbackInfo& info) { return Cancellation::create(info.Env()); }
 
+// (logits, sampling) => Float32Array
+Napi::Value filter(const Napi::CallbackInfo& info) {
+  const Argument argument(info[0], "logits");
+  const std::vector<float> logits = argument.float32_array();
+  const Sampling sampling = read_sampling(Argument(info[1], "sampling"));
+  if (logits.empty()) throw Error(code::kInvalidArgument, "logits has no entry; there is nothing to draw.");
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isfinite(logits[i])) {
+      throw Error(code::kInvalidArgument, "logits[" + std::to_string(i) + "] is " + to_text(logits[i]) +
+                                              "; expected a finite number.");
+    }
+  }
+  return to_js(info.Env(),
+               filter_probabilities(logits.data(), static_cast<std::int64_t>(logits.size()), sampling));
+}
+
 }  // namespace
 
 Napi::Object initialize_addon(Napi::Env env, Napi::Object exports) {
@@ -38,6 +60,7 @@ Napi::Object initialize_addon(Napi::Env env, Napi::Object exports) {
       function<&initialize_model>("initialize"),
       function<&load_model>("load"),
       function<&create_decoder>("createDecoder"),
+      function<&filter>("filterProbabilities"),
   };
   if (napi_define_properties(env, exports, functions.size(), functions.data()) != napi_ok) {
     throw Napi::Error::New(env);

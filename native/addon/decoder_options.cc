@@ -32,7 +32,7 @@ Sampling read_sampling(const Argument& argument) {
                        to_text(kMaxTemperature));
   }
   sampling.top_k = static_cast<std::int32_t>(argument["topK"].integer(0, kMaxInt32));
-  sampling.top_p = static_cast<float>(argument["topP"].number(0, 1));
+  sampling.top_p = static_cast<float>(argument["topP"].number(1e-6, 1));
   sampling.min_p = static_cast<float>(argument["minP"].number(0, 1));
   return sampling;
 }

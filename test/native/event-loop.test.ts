@@ -10,7 +10,7 @@ const eightCalls = `${tinyModelScript}
   const options = { temperature: 1, first: new Int32Array(8).fill(1), entropy: false, microBatchTokens: 4096 };
   let finished = 0;
   const startEight = () => Promise.all(
-    Array.from({ length: 8 }, async () => { await model.score(packed(8, 48), options); finished++; }));
+    Array.from({ length: 8 }, async () => { await model.score(packed(8, 128), options); finished++; }));
 `;
 
 async function run(script: string) {

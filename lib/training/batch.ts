@@ -1,0 +1,52 @@
+import { policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { HindsearchError } from "../errors.js";
+import type { TrainingSequence } from "../policy/batch.js";
+import type { TrainingSample } from "./samples.js";
+
+/**
+ * Samples as training sequences: prompt and trajectory in one, each column shifted behind the prompt.
+ *
+ * Left out are samples that nothing can be learned from: without reward (a search failed), and without a token that
+ * the policy wrote. A sample has tokens in the distillation mask if and only if it has teacher log-probs.
+ *
+ * @param samples - Of one mini-batch.
+ * @param scope - Tokens of the distillation term.
+ * @throws {@link HindsearchError} `INTERNAL` if a column is not as long as the trajectory's tokens.
+ */
+export function trainingBatch(samples: readonly TrainingSample[], scope: TokenScope): TrainingSequence[] {
+  return samples.flatMap((sample) => {
+    const { trajectory, advantage, referenceLogProbs, teacherLogProbs } = sample;
+    if (advantage === null || trajectory.tokens.length === 0) return [];
+    const behindPrompt = columnsOf(sample);
+    const sequence: TrainingSequence = {
+      tokens: behindPrompt(trajectory.tokens, trajectory.promptTokens),
+      policyMask: behindPrompt(policyMask(trajectory)),
+      oldLogProbs: behindPrompt(trajectory.logProbs),
+      advantages: advantage,
+    };
+    if (referenceLogProbs) sequence.referenceLogProbs = behindPrompt(referenceLogProbs);
+    if (teacherLogProbs) {
+      sequence.distillMask = behindPrompt(scopeMask(trajectory, scope));
+      sequence.teacherLogProbs = behindPrompt(teacherLogProbs);
+    }
+    return [sequence];
+  });
+}
+
+/** Puts a column of the trajectory's tokens behind its prompt, where it is 0 unless `prompt` says otherwise. */
+function columnsOf({ trajectory }: TrainingSample) {
+  const { id, promptTokens, tokens } = trajectory;
+  return <Column extends Int32Array | Float32Array | Uint8Array>(column: Column, prompt?: Column): Column => {
+    if (column.length !== tokens.length) {
+      throw new HindsearchError(
+        "INTERNAL",
+        `Trajectory ${id} has ${tokens.length} tokens, but a column of its sample has ${column.length} entries.`,
+      );
+    }
+    const Type = column.constructor as new (length: number) => Column;
+    const whole = new Type(promptTokens.length + tokens.length);
+    if (prompt) whole.set(prompt);
+    whole.set(column, promptTokens.length);
+    return whole;
+  };
+}

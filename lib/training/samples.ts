@@ -1,0 +1,79 @@
+import type { Trajectory } from "../agent/trajectory.js";
+import type { Critique } from "../judge/judge.js";
+import { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./advantages.js";
+
+/** A trajectory with what a training step finds out about it. Every log-prob column is as long as `tokens`. */
+export interface TrainingSample {
+  /** What was sampled. */
+  readonly trajectory: Trajectory;
+  /** `null` if there is none: its search failed. */
+  readonly reward: number | null;
+  /** Within its group; `null` without reward. */
+  readonly advantage: number | null;
+  /** Whether it has a reward, and that is below the threshold of success. */
+  readonly failed: boolean;
+  /** What its group is like. */
+  readonly group: GroupOutcome;
+  /** What the judge said, if it was asked. */
+  critique?: Critique;
+  /** Of the frozen initial policy on the plain prompt. */
+  referenceLogProbs?: Float32Array;
+  /** Of the frozen initial policy on the prompt with the hint; only for samples of the distillation term. */
+  teacherLogProbs?: Float32Array;
+}
+
+/**
+ * How the rewards of a group relate. `mixed` groups have a policy gradient; the others have none.
+ *
+ * - `all-fail`: equal rewards, below the threshold of success.
+ * - `all-pass`: equal rewards at the threshold or above.
+ * - `unscored`: no trajectory has a reward.
+ */
+export type GroupOutcome = "mixed" | "all-fail" | "all-pass" | "unscored";
+
+/** Options of {@link scoreGroups}. */
+export interface ScoringOptions {
+  /** A reward below it is a failure. */
+  successThreshold: number;
+  /** Rewards to advantages. */
+  advantage: AdvantageOptions;
+}
+
+/**
+ * Rewards and advantages of a rollout, group by group.
+ *
+ * @param groups - Trajectories by question.
+ * @param reward - Scores a trajectory; not asked about `search failed` ones, which have no reward.
+ * @param options - Threshold and advantages.
+ */
+export function scoreGroups(
+  groups: readonly (readonly Trajectory[])[],
+  reward: (trajectory: Trajectory) => number,
+  { successThreshold, advantage }: ScoringOptions,
+): TrainingSample[][] {
+  return groups.map((trajectories) => {
+    const rewards = trajectories.map((trajectory) =>
+      trajectory.status === "search failed" ? null : reward(trajectory),
+    );
+    const advantages = groupAdvantages(rewards, advantage);
+    const group = outcome(rewards, successThreshold);
+    return trajectories.map((trajectory, i): TrainingSample => {
+      const value = rewards[i] ?? null;
+      return {
+        trajectory,
+        reward: value,
+        advantage: advantages[i] ?? null,
+        failed: value !== null && value < successThreshold,
+        group,
+      };
+    });
+  });
+}
+
+function outcome(rewards: readonly (number | null)[], threshold: number): GroupOutcome {
+  const members = rewards.filter((reward) => reward !== null);
+  const [first] = members;
+  if (first === undefined) return "unscored";
+  if (!rewardsEqual(members)) return "mixed";
+  return first < threshold ? "all-fail" : "all-pass";
+}

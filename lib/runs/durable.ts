@@ -7,11 +7,11 @@ import { dirname } from "node:path";
  *
  * @internal
  */
-export async function writeFileDurably(path: string, text: string): Promise<void> {
+export async function writeFileDurably(path: string, contents: string | Uint8Array): Promise<void> {
   const partial = `${path}.partial`;
   const file = await open(partial, "w");
   try {
-    await file.writeFile(text);
+    await file.writeFile(contents);
     await file.sync();
   } finally {
     await file.close();

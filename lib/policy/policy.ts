@@ -1,0 +1,398 @@
+import type { AbortOptions } from "../abort.js";
+import { HindsearchError } from "../errors.js";
+import type { ComputeType, NativeModel, NativeModelConfig, StorageType } from "../native/addon.js";
+import { callNative, callNativeSync } from "../native/call.js";
+import { loadAddon } from "../native/load.js";
+import { packColumns, packTokens, type Tokens, type TrainingSequence } from "./batch.js";
+import { openCheckpoint } from "./checkpoint.js";
+import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
+import { Decoder, toUint64 } from "./decoder.js";
+import { type GeneratedText, type GenerateOptions, generate } from "./generate.js";
+import type { JsonObject } from "./json-file.js";
+import { type ModelFiles, readModelFiles } from "./model-files.js";
+import { nativeTerms, type Objective } from "./objective.js";
+import { loadOptimizer, saveOptimizer } from "./optimizer-file.js";
+import type {
+  Compute,
+  DecoderOptions,
+  ForwardBackwardOptions,
+  InitializeOptions,
+  LoadOptions,
+  ObjectiveResult,
+  SaveOptions,
+  ScoredSequence,
+  ScoreOptions,
+  SequenceToScore,
+  StepOptions,
+  StepResult,
+} from "./policy-options.js";
+import { saveModel } from "./save.js";
+import { createTokenizer, type Tokenizer } from "./tokenizer.js";
+
+interface PolicyParts {
+  native: NativeModel;
+  family: ModelFamily;
+  config: Readonly<NativeModelConfig>;
+  rawConfig: JsonObject;
+  files: ModelFiles;
+  storage: ReadonlyMap<string, StorageType>;
+  tokenizer: Tokenizer | null;
+  eosTokenIds: readonly number[];
+}
+
+/**
+ * A language model with its tokenizer: scores, generates, trains, saves.
+ *
+ * All computing happens on the engine's own thread, one call after the other in the order in which they were made; the
+ * event loop is never blocked and no thread of libuv is taken. A log-prob is the same bit for bit whether a sequence
+ * was decoded, scored or trained on, alone or in any batch, with one thread or several. Same seed, same run.
+ *
+ * After {@link dispose} every use is refused with code `DISPOSED`. A policy that is only dropped is freed by the garbage
+ * collector, later; loops that make many should dispose of them.
+ *
+ * @example
+ * ```ts
+ * using policy = await Policy.load("Qwen2.5-0.5B-Instruct");
+ * const [answer] = await policy.generate(["The capital of France is"], { maxNewTokens: 8, temperature: 0 });
+ * console.log(answer?.text);
+ * ```
+ */
+export class Policy implements Disposable {
+  readonly #parts: PolicyParts;
+
+  private constructor(parts: PolicyParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Loads a Hugging Face model folder: Qwen2, Qwen2.5, Qwen3 or Llama-3 with F32, F16 or BF16 safetensors, whole or in
+   * shards.
+   *
+   * @param folder - Untrusted, but for its chat template; see {@link loadTokenizer}.
+   * @throws {@link HindsearchError} `UNSUPPORTED_MODEL`, `INVALID_CHECKPOINT`, `IO`, `OUT_OF_MEMORY`, `ABORTED`, or
+   * what {@link loadAddon} throws.
+   */
+  static async load(folder: string, { compute, signal }: LoadOptions = {}): Promise<Policy> {
+    const addon = loadAddon();
+    const checkpoint = await openCheckpoint(folder, { signal });
+    const { description, rawConfig, tensors, tokenizer, eosTokenIds } = checkpoint;
+    const { config, family } = description;
+    const files = await readModelFiles(folder);
+    const native = await callNative(
+      (cancellation) => addon.load(config, chooseCompute(compute), tensors, cancellation),
+      signal,
+    );
+    const storage = new Map(tensors.map(({ name, type }) => [name, type]));
+    return new Policy({ native, family, config, rawConfig, files, storage, tokenizer, eosTokenIds });
+  }
+
+  /**
+   * Makes a model with random weights: matrices normal, norms 1, biases 0.
+   *
+   * @throws {@link HindsearchError} `UNSUPPORTED_MODEL` or `INVALID_CHECKPOINT` for what config or tokenizer say,
+   * `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, or what {@link loadAddon} throws.
+   */
+  static async initialize(options: InitializeOptions): Promise<Policy> {
+    const { tokenizer: tokenizerFiles, seed = 0n, compute } = options;
+    const rawConfig = withStorage(options.config, "f32");
+    const { family, config, eosTokenIds } = parseModelConfig(rawConfig);
+    const files = new Map<string, string>([["config.json", toJsonText(rawConfig)]]);
+    let tokenizer: Tokenizer | null = null;
+    if (tokenizerFiles) {
+      const { json, config: tokenizerConfig, chatTemplate } = tokenizerFiles;
+      tokenizer = createTokenizer(json, tokenizerConfig, chatTemplate);
+      if (tokenizer.size > config.vocabulary) {
+        throw new HindsearchError(
+          "INVALID_CHECKPOINT",
+          `The tokenizer has ${tokenizer.size} ids, vocab_size is ${config.vocabulary}; it must be at least as large.`,
+        );
+      }
+      config.tokenLimit = tokenizer.size;
+      files.set("tokenizer.json", toJsonText(json));
+      if (tokenizerConfig) files.set("tokenizer_config.json", toJsonText(tokenizerConfig));
+      if (chatTemplate !== undefined) files.set("chat_template.jinja", chatTemplate);
+    }
+    const { initializer_range: range } = rawConfig;
+    const deviation = options.standardDeviation ?? (typeof range === "number" ? range : 0.02);
+    const native = await callNative(async () =>
+      loadAddon().initialize(config, chooseCompute(compute), toUint64(seed, "seed"), deviation),
+    );
+    return new Policy({
+      native,
+      family,
+      config,
+      rawConfig,
+      files,
+      storage: new Map(),
+      tokenizer,
+      eosTokenIds: [...new Set([...eosTokenIds, ...(tokenizer?.eosTokenIds ?? [])])],
+    });
+  }
+
+  /** Which architecture the model has. */
+  get family(): ModelFamily {
+    return this.#parts.family;
+  }
+
+  /** Sizes and switches. */
+  get config(): Readonly<NativeModelConfig> {
+    return this.#parts.config;
+  }
+
+  /** Whether there is a tokenizer. */
+  get hasTokenizer(): boolean {
+    return this.#parts.tokenizer !== null;
+  }
+
+  /**
+   * Text to ids and back.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` for a policy without a tokenizer.
+   */
+  get tokenizer(): Tokenizer {
+    const { tokenizer } = this.#parts;
+    if (tokenizer !== null) return tokenizer;
+    throw new HindsearchError(
+      "INVALID_ARGUMENT",
+      "This policy has no tokenizer: its folder has no tokenizer.json, or none was given. It takes and gives ids alone.",
+    );
+  }
+
+  /** Ids that end a text; may be empty. */
+  get eosTokenIds(): readonly number[] {
+    return this.#parts.eosTokenIds;
+  }
+
+  /** What matrix products are computed in. */
+  get compute(): ComputeType {
+    return callNativeSync(() => this.#parts.native.compute);
+  }
+
+  /** Whether this is a snapshot, which cannot be trained. */
+  get frozen(): boolean {
+    return callNativeSync(() => this.#parts.native.frozen);
+  }
+
+  /** Grows with every change of the weights. */
+  get version(): number {
+    return callNativeSync(() => this.#parts.native.version);
+  }
+
+  /** Memory held in bytes: weights and what is made of them, gradients, moments; 0 once disposed of. */
+  get bytes(): number {
+    return this.#parts.native.bytes;
+  }
+
+  /** Updates made so far, those before a {@link loadOptimizer} included. */
+  get optimizerStep(): number {
+    return callNativeSync(() => this.#parts.native.optimizerStep);
+  }
+
+  /** Names and shapes of all parameters, as in the weight files. */
+  get parameters(): readonly { name: string; shape: readonly number[] }[] {
+    return callNativeSync(() => this.#parts.native.parameters);
+  }
+
+  /**
+   * A frozen copy with the weights of now, as reference or teacher. It shares tokenizer and, until the next step of
+   * this policy, memory.
+   */
+  async snapshot(): Promise<Policy> {
+    const native = await callNative(() => this.#parts.native.snapshot());
+    return new Policy({ ...this.#parts, native });
+  }
+
+  /**
+   * Log-probs, and entropies if wanted, of given tokens.
+   *
+   * @returns One result per sequence, in their order.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`, `NON_FINITE` naming sequence and position, `OUT_OF_MEMORY`,
+   * `ABORTED`, `DISPOSED`.
+   */
+  async score(sequences: readonly SequenceToScore[], options: ScoreOptions = {}): Promise<ScoredSequence[]> {
+    const packed = packTokens(sequences);
+    const first = Int32Array.from(sequences, (sequence) => sequence.first ?? 1);
+    const { temperature = 1, entropy = false, microBatchTokens = 8192, signal } = options;
+    const { logProbs, entropies } = await callNative(
+      (cancellation) =>
+        this.#parts.native.score(packed, { temperature, first, entropy, microBatchTokens }, cancellation),
+      signal,
+    );
+    const split = {
+      logProbs: unpack(logProbs, packed.offsets),
+      entropies: unpack(entropies, packed.offsets),
+    };
+    return sequences.map((_, index) => ({
+      logProbs: split.logProbs[index] as Float32Array,
+      entropies: split.entropies[index] as Float32Array,
+    }));
+  }
+
+  /**
+   * Computes an objective over a batch and adds its gradient to the gradients of the parameters, which {@link step}
+   * uses up.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`, also for a frozen policy; `NON_FINITE` naming sequence and
+   * position; `OUT_OF_MEMORY`, `DISPOSED`; `ABORTED`. A call that fails half way leaves all gradients zero.
+   */
+  async forwardBackward(
+    batch: readonly TrainingSequence[],
+    objective: Objective,
+    options: ForwardBackwardOptions = {},
+  ): Promise<ObjectiveResult> {
+    const packed = packTokens(batch);
+    const native = {
+      ...nativeTerms(objective),
+      ...packColumns(batch, packed, objective),
+      ...(options.totals && { totals: options.totals }),
+    };
+    const { temperature = 1, checkpointActivations = true, microBatchTokens = 8192, signal } = options;
+    const train = { temperature, checkpointActivations, microBatchTokens };
+    const result = await callNative(
+      (cancellation) => this.#parts.native.forwardBackward(packed, native, train, cancellation),
+      signal,
+    );
+    return { ...result, logProbs: unpack(result.logProbs, packed.offsets) };
+  }
+
+  /** Global norm of the gradients added up since the last step. */
+  gradientNorm(): Promise<number> {
+    return callNative(() => this.#parts.native.gradientNorm());
+  }
+
+  /** Drops the gradients. */
+  zeroGradients(): Promise<void> {
+    return callNative(() => this.#parts.native.zeroGradients());
+  }
+
+  /**
+   * One AdamW update with the gradients added up since the last one, which are then zero.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`, also for a frozen policy; `OUT_OF_MEMORY`, `DISPOSED`.
+   */
+  step(options: StepOptions): Promise<StepResult> {
+    const { learningRate, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 } = options;
+    const { weightDecay = 0.01, maxGradientNorm = 1 } = options;
+    return callNative(() =>
+      this.#parts.native.step({ learningRate, beta1, beta2, epsilon, weightDecay, maxGradientNorm }),
+    );
+  }
+
+  /**
+   * A decoder over this policy, for many sequences with texts in between. It shares ownership: it works on after this
+   * policy's {@link dispose}.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `DISPOSED`.
+   */
+  async createDecoder(options: DecoderOptions = {}): Promise<Decoder> {
+    const { native, config, tokenizer, eosTokenIds } = this.#parts;
+    const { maxBatch = 64, prefillTokens = 512 } = options;
+    const cacheTokens = options.cacheTokens ?? defaultCacheTokens(config, maxBatch);
+    const tokenBytes = tokenizer?.tokenBytes() ?? {
+      bytes: new Uint8Array(),
+      offsets: new Uint32Array(config.tokenLimit + 1),
+    };
+    const decoder = await callNative(async () =>
+      loadAddon().createDecoder(native, { cacheTokens, maxBatch, prefillTokens }, tokenBytes),
+    );
+    return new Decoder(decoder, eosTokenIds);
+  }
+
+  /**
+   * Continues texts. For anything with turns use {@link createDecoder}.
+   *
+   * @param prompts - Texts, encoded as trusted (control tokens mean what they say), or token ids.
+   * @returns One continuation per prompt, in their order.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`, `CONTEXT_FULL`, `NON_FINITE`, `OUT_OF_MEMORY`, `ABORTED`,
+   * `DISPOSED`.
+   */
+  generate(prompts: readonly (string | Tokens)[], options: GenerateOptions = {}): Promise<GeneratedText[]> {
+    return generate(this, prompts, options);
+  }
+
+  /**
+   * Saves a folder that {@link load}, transformers and vLLM can load: `model.safetensors` with the names, and unless
+   * told otherwise the types, of the weights that were loaded, whether those were sharded or not; `config.json`,
+   * `generation_config.json` and the tokenizer's files unchanged. The weights get their name only when they are whole
+   * and on disk.
+   *
+   * @param folder - Made if it is not there. Weights in it are replaced.
+   * @throws {@link HindsearchError} `IO`, `ABORTED`, `DISPOSED`; `INVALID_ARGUMENT` for a weight too large for f16.
+   */
+  async save(folder: string, { dtype, signal }: SaveOptions = {}): Promise<void> {
+    const { native, files, storage, rawConfig } = this.#parts;
+    const withConfig = new Map(files);
+    if (dtype) withConfig.set("config.json", toJsonText(withStorage(rawConfig, dtype)));
+    await saveModel(native, folder, withConfig, (name) => dtype ?? storage.get(name) ?? "f32", signal);
+  }
+
+  /**
+   * Saves what training needs to go on exactly from here: float32 master weights, AdamW's moments and the step, as one
+   * safetensors file.
+   *
+   * @throws {@link HindsearchError} `IO`, `ABORTED`, `DISPOSED`.
+   */
+  saveOptimizer(file: string, { signal }: AbortOptions = {}): Promise<void> {
+    return saveOptimizer(this.#parts.native, file, signal);
+  }
+
+  /**
+   * Loads what {@link saveOptimizer} saved, into a policy of the same sizes.
+   *
+   * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if the file is damaged or of another model, `INVALID_ARGUMENT`
+   * for a frozen policy, `IO`, `ABORTED`, `DISPOSED`.
+   */
+  loadOptimizer(file: string, { signal }: AbortOptions = {}): Promise<void> {
+    return loadOptimizer(this.#parts.native, file, signal);
+  }
+
+  /** One weight as float32, row-major; for inspection. */
+  weight(name: string): Promise<Float32Array> {
+    return callNative(() => this.#parts.native.weight(name));
+  }
+
+  /** The gradient of one weight as float32, row-major; for inspection. */
+  gradient(name: string): Promise<Float32Array> {
+    return callNative(() => this.#parts.native.gradient(name));
+  }
+
+  /** All logits of a short sequence, row-major [tokens, `config.tokenLimit`]; for inspection. */
+  logits(tokens: Tokens): Promise<Float32Array> {
+    return callNative(async () => this.#parts.native.logits(packTokens([{ tokens }])));
+  }
+
+  /** Frees the memory as soon as the calls already made are done. Idempotent. */
+  dispose(): void {
+    this.#parts.native.dispose();
+  }
+
+  /** {@link dispose}, for `using`. */
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+function chooseCompute(compute: Compute = "auto"): ComputeType {
+  if (compute !== "auto") return compute;
+  return loadAddon().instructionSet.includes("bf16") ? "bf16" : "f32";
+}
+
+const MOST_CACHE_BYTES = 2 ** 30;
+
+function defaultCacheTokens(config: Readonly<NativeModelConfig>, maxBatch: number): number {
+  const { layers, kvHeads, headDim, maxPositions } = config;
+  const tokenBytes = 2 * layers * kvHeads * headDim * Float32Array.BYTES_PER_ELEMENT;
+  const affordable = Math.max(maxPositions, Math.floor(MOST_CACHE_BYTES / tokenBytes));
+  return Math.min(maxBatch * maxPositions, affordable);
+}
+
+/** Views of the sequences in a packed column. An empty column gives empty views. */
+function unpack(column: Float32Array, offsets: Int32Array): Float32Array[] {
+  return Array.from({ length: offsets.length - 1 }, (_, index) =>
+    column.subarray(offsets[index], offsets[index + 1]),
+  );
+}
+
+function toJsonText(value: JsonObject): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}

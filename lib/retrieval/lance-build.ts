@@ -6,7 +6,7 @@ import { extname, join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { type AbortOptions, abortedError, throwIfAborted } from "../abort.js";
+import { type AbortOptions, abortedError, onAbort, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import type { BuildMessage, BuildRequest } from "./lance-builder.js";
 import { lanceThreads } from "./lance-package.js";
@@ -93,15 +93,14 @@ function runBuilder(request: BuildRequest, options: IndexBuildOptions): Promise<
       failure ??= error;
       child.kill("SIGKILL");
     };
-    const abort = () => signal && fail(abortedError(signal));
-    signal?.addEventListener("abort", abort, { once: true });
+    const off = onAbort(signal, () => signal && fail(abortedError(signal)));
     const timer = setInterval(() => {
       if (watch.stalled()) fail(stallError(request.folder, stallTimeoutMs));
     }, 500);
     // Settled only when the process is gone: until then it may write into the folder that is about to be removed.
     const settle = (how: string) => {
       clearInterval(timer);
-      signal?.removeEventListener("abort", abort);
+      off();
       if (failure !== undefined) reject(failure);
       else if (!done) reject(diedError(how, complaints));
       else resolve();

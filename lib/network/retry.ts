@@ -1,0 +1,145 @@
+import { sleep, throwIfAborted } from "../abort.js";
+
+/** What is known about a failed attempt beside its message. */
+export interface AttemptDetails extends ErrorOptions {
+  /** Whether another attempt may end otherwise. */
+  retryable: boolean;
+  /** HTTP status, if there was a response. */
+  status?: number | undefined;
+  /** How long the server asks to wait, in milliseconds. */
+  retryAfterMs?: number | undefined;
+}
+
+/**
+ * One request to a server failed. Clients turn it into their own error or failure value.
+ *
+ * @internal
+ */
+export class AttemptError extends Error {
+  override readonly name = "AttemptError";
+  readonly retryable: boolean;
+  readonly status: number | undefined;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message: string, { retryable, status, retryAfterMs, ...options }: AttemptDetails) {
+    super(message, options);
+    this.retryable = retryable;
+    this.status = status;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** How a client repeats failed requests. */
+export interface RetryOptions {
+  /** Attempts after the first one. Default 4. */
+  retries?: number | undefined;
+  /** Wait before the first retry in milliseconds; doubled each time, times a random factor of 0.5 to 1. Default 500. */
+  baseDelayMs?: number | undefined;
+  /** The longest such wait. Default 30,000. */
+  maxDelayMs?: number | undefined;
+  /**
+   * The longest wait that a server may ask for with Retry-After, in milliseconds. It is waited as told; if a server
+   * asks for more, the request fails at once with the figure in its message. Default 300,000.
+   */
+  maxRetryAfterMs?: number | undefined;
+}
+
+/**
+ * The one owner of a client's retries. When a server answers Retry-After, every request of this client waits, not only
+ * the one that was told: the others would only prolong the overload.
+ *
+ * A library's retry policy would do but for two things: waits must end at once when the signal fires, and must not
+ * keep the process alive then.
+ *
+ * @internal
+ */
+export class Retrier {
+  readonly #options: { [key in keyof RetryOptions]-?: number };
+  #pausedUntil = 0;
+  /** Attempts that followed a failed one. */
+  retried = 0;
+
+  constructor({
+    retries = 4,
+    baseDelayMs = 500,
+    maxDelayMs = 30_000,
+    maxRetryAfterMs = 300_000,
+  }: RetryOptions) {
+    this.#options = { retries, baseDelayMs, maxDelayMs, maxRetryAfterMs };
+  }
+
+  /**
+   * @param attempt - Makes one request; throws {@link AttemptError}. Other errors are passed on at once.
+   * @returns What the first successful attempt gives.
+   * @throws The last attempt's error with the number of attempts added; `ABORTED`.
+   */
+  async run<T>(attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    for (let attempts = 1; ; attempts++) {
+      await this.#waitForServer(signal);
+      try {
+        return await attempt();
+      } catch (error) {
+        throwIfAborted(signal);
+        if (!(error instanceof AttemptError)) throw error;
+        this.#refuseToWait(error);
+        if (!error.retryable || attempts > this.#options.retries) throw counted(error, attempts);
+        if (error.retryAfterMs === undefined) await sleep(this.#backOff(attempts), signal);
+        else this.#pausedUntil = Math.max(this.#pausedUntil, performance.now() + error.retryAfterMs);
+        this.retried++;
+      }
+    }
+  }
+
+  async #waitForServer(signal: AbortSignal | undefined): Promise<void> {
+    for (;;) {
+      const wait = this.#pausedUntil - performance.now();
+      if (wait <= 0) return;
+      // Spread out, so that the waiting requests do not all arrive in the same instant.
+      await sleep(wait + Math.random() * this.#options.baseDelayMs, signal);
+    }
+  }
+
+  #backOff(attempts: number): number {
+    const { baseDelayMs, maxDelayMs } = this.#options;
+    return Math.min(maxDelayMs, baseDelayMs * 2 ** (attempts - 1)) * (0.5 + Math.random() / 2);
+  }
+
+  #refuseToWait({ message, retryAfterMs = 0, status, cause }: AttemptError): void {
+    const { maxRetryAfterMs } = this.#options;
+    if (retryAfterMs <= maxRetryAfterMs) return;
+    throw new AttemptError(
+      `${message}; the server asks to wait ${retryAfterMs / 1000} s, longer than maxRetryAfterMs (${maxRetryAfterMs / 1000} s)`,
+      { retryable: false, status, cause },
+    );
+  }
+}
+
+function counted(error: AttemptError, attempts: number): AttemptError {
+  if (attempts === 1) return error;
+  const { message, retryable, status, retryAfterMs } = error;
+  const details = { retryable, status, retryAfterMs, cause: error };
+  return new AttemptError(`${message} (${attempts} attempts)`, details);
+}
+
+/**
+ * 408, 409, 429 and 5xx may pass; any other refusal is about the request itself.
+ *
+ * @internal
+ */
+export function isRetryableStatus(status: number): boolean {
+  return status === 408 || status === 409 || status === 429 || status >= 500;
+}
+
+/**
+ * Reads a Retry-After header: seconds, with or without a fraction, or a date.
+ *
+ * @returns Milliseconds, at least 0; `undefined` if there is no header or no sense in it.
+ * @internal
+ */
+export function parseRetryAfter(header: string | null | undefined, now = Date.now()): number | undefined {
+  if (header === null || header === undefined) return undefined;
+  if (/^\s*\d+(\.\d+)?\s*$/.test(header)) return Number(header) * 1000;
+  const date = Date.parse(header);
+  // A bare number with a sign would be read as a year.
+  return /[a-z]/i.test(header) && Number.isFinite(date) ? Math.max(0, date - now) : undefined;
+}

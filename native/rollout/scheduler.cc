@@ -170,8 +170,6 @@ void Scheduler::plan(DecodeBatch& batch) {
   pool_.begin_step();
   std::int32_t budget = prefill_tokens_;
   for (Sequence* sequence : running_) {
-    // Before catch_up: a sequence that waits for its turn must not take it for nobody's turn.
-    if (budget == 0 && sequence->size() - sequence->cached > 1) continue;
     if (!catch_up(*sequence)) continue;
     std::int32_t rows = sequence->size() - sequence->cached;
     if (rows > 1) {
@@ -209,7 +207,6 @@ bool Scheduler::take_partial(Sequence& sequence) {
   const Page own = sequence.pages[static_cast<std::size_t>(partial.index)];
   // A fork of this sequence may have been faster, and has filled more of the page than the copy would.
   if (pool_.filled(own) < partial.lanes) {
-    if (pool_.claimed(own)) return false;
     if (pool_.filled(partial.page) >= partial.lanes) {
       pool_.copy(partial.page, own, partial.lanes);
     } else if (pool_.claimed(partial.page)) {
@@ -249,7 +246,7 @@ void Scheduler::advance(const DecodeBatch& batch) {
     const std::int32_t end = first + batch.rows[b].rows;
     for (std::int32_t i = first / kPageTokens; i < pages_for(end); ++i) {
       const Page page = sequence.pages[static_cast<std::size_t>(i)];
-      pool_.set_filled(page, std::max(pool_.filled(page), std::min(end - i * kPageTokens, kPageTokens)));
+      pool_.set_filled(page, std::min(end - i * kPageTokens, kPageTokens));
     }
     counts_.repeated += std::max(0, std::min(end, sequence.seen) - first);
     counts_.prompt += std::max(

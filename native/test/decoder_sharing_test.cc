@@ -88,7 +88,7 @@ TEST(a_fork_of_what_runs_waits_or_is_extended_starts_at_the_callers_text) {
 
 TEST(forks_of_forks_share_too) {
   const auto model = tiny_model();
-  for (const std::int32_t prefill : {5, 512}) {
+  for (const std::int32_t prefill : {5, 8, 512}) {  // 8: the full pages are there before the rest
     Decoder decoder = decoder_for(model, 4096, 64, prefill);
     const std::vector<Token> prompt = prompt_of(45);
     const SequenceId parent = decoder.submit(prompt, segment(0), {7, 0}, 45);
@@ -96,6 +96,53 @@ TEST(forks_of_forks_share_too) {
     const auto grandchildren = decoder.fork(child, group_keys(), segment(20));
     check_children(model, prompt, grandchildren, run_all_of(decoder), 20);
     CHECK_EQ(decoder.stats().prompt_tokens, 45 + 1 + kGroup);
+  }
+}
+
+TEST(a_fork_of_a_fork_outlives_both_in_the_queue) {
+  const auto model = tiny_model();
+  Decoder decoder = decoder_for(model);
+  const std::vector<Token> prompt = prompt_of(53);
+  const SequenceId parent = decoder.submit(prompt, segment(0), {7, 0}, 53);
+  run_all_of(decoder);
+  const SequenceId child = decoder.fork(parent, {{7, 100}}, segment(20), 73).front();
+  const auto grandchildren = decoder.fork(child, group_keys(), segment(20));
+  decoder.release(child);
+  decoder.release(parent);
+  check_children(model, prompt, grandchildren, run_all_of(decoder), 20);
+  CHECK_EQ(decoder.stats().prompt_tokens, 53 + kGroup);
+}
+
+// A fork is cancelled before it has copied what its partly filled page has in common with the first
+// sequence, goes another way from there, and is forked in turn. The first sequence's page then holds
+// other tokens behind the common ones, and the grandchild fills pages that the fork itself never had.
+TEST(a_fork_that_has_not_begun_may_be_extended_and_forked) {
+  const auto model = tiny_model();
+  const std::vector<Token> prompt = prompt_of(45);  // two full pages and twelve common lanes
+  for (const std::int32_t more : {0, 2, 3, 4, 30}) {
+    for (const std::int32_t prefill : {1, 2, 8, 512}) {
+      Decoder decoder = decoder_for(model, 4096, 64, prefill);
+      const SequenceId first = decoder.submit(prompt, segment(60), {7, 0}, 120);
+      const SequenceId fork = decoder.fork(first, {{7, 100}}, segment(9)).front();
+      std::vector<SegmentResult> finished;
+      decoder.step(finished);  // it gets its pages, and waits for what is in the first ones
+      decoder.cancel(fork);
+      while (decoder.stats().generated_tokens < 5) decoder.step(finished);
+
+      const std::vector<Token> text = joined(joined(prompt, finished.back().tokens), prompt_of(more, 5));
+      decoder.extend(fork, prompt_of(more, 5), segment(9));
+      const auto grandchildren = decoder.fork(fork, group_keys(), segment(20));
+      decoder.cancel(fork);
+      finished.clear();
+      const std::int64_t before = decoder.stats().generated_tokens;
+      while (decoder.stats().generated_tokens < before + 3 * kGroup) decoder.step(finished);
+      decoder.extend(fork, {}, segment(9));  // catches up while the grandchildren decode
+      Results results = run_all_of(decoder);
+      for (SegmentResult& result : finished) results.emplace(result.sequence, std::move(result));
+      check_children(model, text, grandchildren, results, 20);
+      CHECK(results.at(fork).tokens == alone(model, text, segment(9), {7, 100}).tokens);
+      CHECK(results.at(first).tokens == alone(model, prompt, segment(60), {7, 0}).tokens);
+    }
   }
 }
 

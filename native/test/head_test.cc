@@ -11,7 +11,8 @@ struct Shape {
   std::size_t rows, vocabulary, width;
 };
 // One chunk, several, several row blocks and groups, odd everything.
-const std::vector<Shape> kShapes = {{7, 220, 96}, {1, 1, 4}, {3, 2, 5}, {101, 1000, 33}, {1100, 1543, 9}, {2, 5001, 40}};
+const std::vector<Shape> kShapes = {{7, 220, 96}, {1, 1, 4},    {3, 2, 5},    {101, 300, 33},
+                                    {40, 1543, 9}, {1100, 60, 9}, {2, 2501, 40}};
 
 struct Case {
   Shape shape;

@@ -100,7 +100,7 @@ TEST(linear_backward_matches_float64) {
 }
 
 // Large enough for several threads, several blocks of rows and of k.
-constexpr Shape kLarge{530, 200, 1100};
+constexpr Shape kLarge{530, 110, 1100};
 
 TEST(a_row_does_not_depend_on_its_batch) {
   for_backends([](Backend& backend) {
@@ -163,15 +163,6 @@ TEST(an_unknown_instruction_set_is_refused) {
   const std::string message = CHECK_ERROR(code::kInvalidArgument, cpu::find_kernels("mmx"));
   CHECK(message.find("portable") != std::string::npos);
   CHECK_EQ(std::string(cpu::find_kernels("portable").name), "portable");
-}
-
-TEST(an_impossible_allocation_is_an_error) {
-  const auto backend = make_backend(ComputeType::f32);
-  CHECK_ERROR(code::kOutOfMemory, backend->allocate(std::int64_t{1} << 62));
-  CHECK_ERROR(code::kOutOfMemory, backend->allocate(std::int64_t{1} << 55));
-  const auto buffer = backend->allocate(1000);
-  CHECK_EQ(buffer->size(), 1000);
-  for (std::int64_t i = 0; i < buffer->size(); ++i) CHECK_EQ(buffer->data()[i], 0.0f);
 }
 
 }  // namespace

@@ -44,13 +44,16 @@ export async function generate(
     places.set(decoder.submit(tokens, { ...options, maxNewTokens, seed, stream: place }), place);
   }
   const texts: GeneratedText[] = [];
-  for (let done = 0; done < prompts.length; ) {
+  let done = 0;
+  while (done < prompts.length) {
     for (const { sequence, reason, tokens, logProbs, overhang, error } of await decoder.next({ signal })) {
       const place = places.get(sequence) as number;
       if (reason === "failed") throw new HindsearchError("NON_FINITE", `Prompt ${place}: ${error}`);
       texts[place] = { text: decode(policy, tokens, overhang), tokens, logProbs, reason };
+      // Its pages may be what others wait for.
       decoder.release(sequence);
-      onProgress?.({ done: ++done, total: prompts.length });
+      done++;
+      onProgress?.({ done, total: prompts.length });
     }
   }
   return texts;

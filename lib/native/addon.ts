@@ -92,7 +92,12 @@ export interface NativeObjective {
     aggregation: "token-mean" | "sequence-mean-token-mean" | "sequence-sum" | "fixed-length";
     fixedLength: number;
   };
-  kl?: { weight: number; estimator: "k1" | "k2" | "k3" };
+  kl?: {
+    weight: number;
+    estimator: "k1" | "k2" | "k3";
+    /** 0: off. */
+    maxValue: number;
+  };
   distill?: {
     weight: number;
     clampLow: number;

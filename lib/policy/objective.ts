@@ -18,9 +18,9 @@ export type Aggregation = "token-mean" | "sequence-mean-token-mean" | "sequence-
 export interface PolicyTerm {
   /** Factor of the term. @defaultValue 1 */
   weight?: number;
-  /** Lower clip range of the ratio. @defaultValue 0.2 */
+  /** Lower clip range of the ratio, 0 to 1. @defaultValue 0.2 */
   clipLow?: number;
-  /** Upper clip range of the ratio; larger than `clipLow` is DAPO's clip-higher. @defaultValue 0.2 */
+  /** Upper clip range; larger than `clipLow` is DAPO's clip-higher, infinite is off. @defaultValue 0.2 */
   clipHigh?: number;
   /** For negative advantages the loss is at most `-dualClip * A` (arXiv:1912.09729); above 1. @defaultValue off */
   dualClip?: number;
@@ -45,6 +45,11 @@ export interface KlTerm {
   weight?: number;
   /** @defaultValue `"k3"` */
   estimator?: "k1" | "k2" | "k3";
+  /**
+   * Cuts the value of `k3` off here, without gradient above (verl and Search-R1: 10). That changes the estimator: it
+   * stops pulling just where the policy has gone furthest. @defaultValue off
+   */
+  maxValue?: number;
 }
 
 /**
@@ -117,13 +122,19 @@ export function nativeTerms({ policy, kl, distill, crossEntropy }: Objective): N
     terms.policy = {
       weight: policy.weight ?? 1,
       clipLow: policy.clipLow ?? 0.2,
-      clipHigh: policy.clipHigh ?? 0.2,
+      clipHigh: Math.min(policy.clipHigh ?? 0.2, LARGEST),
       dualClip: policy.dualClip ?? 0,
       aggregation: policy.aggregation ?? "token-mean",
       fixedLength: policy.fixedLength ?? 0,
     };
   }
-  if (kl) terms.kl = { weight: kl.weight ?? 0.001, estimator: kl.estimator ?? "k3" };
+  if (kl) {
+    terms.kl = {
+      weight: kl.weight ?? 0.001,
+      estimator: kl.estimator ?? "k3",
+      maxValue: kl.maxValue ?? 0,
+    };
+  }
   if (distill) {
     const [low, high] = distill.clamp ?? [0, 1];
     terms.distill = {

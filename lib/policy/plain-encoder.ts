@@ -1,6 +1,6 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { HindsearchError } from "../errors.js";
-import type { JsonObject } from "./json-file.js";
+import { isJsonObject, type JsonObject } from "./json-file.js";
 import {
   flatten,
   invalidTokenizer,
@@ -85,12 +85,12 @@ export class PlainEncoder {
 /** The normalizers that the library applies as the reference implementation does. */
 function checkNormalizers(file: TokenizerFile): JsonObject[] {
   const steps = flatten(file.json.normalizer, "normalizers");
-  for (const { type, prepend, content } of steps) {
+  for (const { type, prepend, content, pattern } of steps) {
     const supported =
       ["NFC", "NFD", "NFKC", "NFKD"].includes(type as string) ||
       (type === "Prepend" && prepend === SPACE_MARK) ||
       // A dollar sign would be read as a reference to a match.
-      (type === "Replace" && typeof content === "string" && !content.includes("$"));
+      (type === "Replace" && isPattern(pattern) && typeof content === "string" && !content.includes("$"));
     if (!supported)
       throw unsupportedTokenizer(`the normalizer ${JSON.stringify(type)} is not supported in this form`);
   }
@@ -100,12 +100,14 @@ function checkNormalizers(file: TokenizerFile): JsonObject[] {
 /** The pre-tokenizers that the library applies, or can be made to apply, as the reference implementation does. */
 function checkPreTokenizers(file: TokenizerFile): JsonObject[] {
   const steps = flatten(file.json.pre_tokenizer, "pretokenizers");
-  for (const { type, behavior, invert, replacement, add_prefix_space: prefix } of steps) {
+  for (const { type, behavior, invert, pattern, replacement, add_prefix_space: prefix } of steps) {
     const supported =
       ["Digits", "WhitespaceSplit"].includes(type as string) ||
       (type === "ByteLevel" && prefix !== true) ||
       (type === "Metaspace" && (replacement ?? SPACE_MARK) === SPACE_MARK) ||
-      (type === "Split" && (behavior === "Removed" || (behavior === "Isolated" && invert !== true)));
+      (type === "Split" &&
+        isPattern(pattern) &&
+        (behavior === "Removed" || (behavior === "Isolated" && invert !== true)));
     if (!supported) {
       throw unsupportedTokenizer(`the pre-tokenizer ${JSON.stringify(type)} is not supported in this form`);
     }
@@ -134,6 +136,11 @@ function preTokenizerSteps(step: JsonObject): JsonObject[] {
     default:
       return [step];
   }
+}
+
+/** The library warns on the console and drops all text where the pattern is of another form. */
+function isPattern(pattern: unknown): boolean {
+  return isJsonObject(pattern) && (typeof pattern.Regex === "string" || typeof pattern.String === "string");
 }
 
 function withoutControlTokens(file: TokenizerFile, control: ReadonlySet<number>): JsonObject {

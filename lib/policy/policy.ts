@@ -19,15 +19,17 @@ import type {
   InitializeOptions,
   LoadOptions,
   ObjectiveResult,
+  OptimizerOptions,
   SaveOptions,
   ScoredSequence,
   ScoreOptions,
   SequenceToScore,
-  StepOptions,
   StepResult,
 } from "./policy-options.js";
 import { saveModel } from "./save.js";
 import { createTokenizer, type Tokenizer } from "./tokenizer.js";
+
+export type * from "./policy-options.js";
 
 interface PolicyParts {
   native: NativeModel;
@@ -270,7 +272,7 @@ export class Policy implements Disposable {
    *
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`, also for a frozen policy; `OUT_OF_MEMORY`, `DISPOSED`.
    */
-  step(options: StepOptions): Promise<StepResult> {
+  step(options: OptimizerOptions): Promise<StepResult> {
     const { learningRate, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 } = options;
     const { weightDecay = 0.01, maxGradientNorm = 1 } = options;
     return callNative(() =>

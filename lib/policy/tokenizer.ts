@@ -74,7 +74,8 @@ export interface Tokenizer {
  * `chat_template.jinja` where they exist. Byte-level BPE (Qwen, Llama 3), SentencePiece-like BPE and Unigram (Llama 2),
  * and WordLevel models are supported. Building one of 150,000 tokens holds the event loop for about a second.
  *
- * A chat template is a program that runs in this process: load only folders whose templates you trust to end.
+ * A chat template is a program, and a pre-tokenizer may have a regular expression; both run in this process. They can do
+ * nothing but take for ever: load only folders that you trust that far.
  *
  * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if a file is missing, damaged or contradicts itself,
  * `UNSUPPORTED_MODEL` for another kind of tokenizer, `IO`.

@@ -54,6 +54,7 @@ KlTerm read_kl_term(const Argument& argument) {
   term.weight = read_float(argument["weight"], -FLT_MAX);
   term.estimator = argument["estimator"].choice<KlEstimator>(
       {{"k1", KlEstimator::k1}, {"k2", KlEstimator::k2}, {"k3", KlEstimator::k3}});
+  term.max_value = read_float(argument["maxValue"], 0);
   return term;
 }
 

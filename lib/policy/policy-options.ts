@@ -88,7 +88,7 @@ export interface ObjectiveResult extends Omit<NativeObjectiveResult, "logProbs">
 }
 
 /** Options of {@link Policy.step}: AdamW with decoupled weight decay (arXiv:1711.05101). */
-export interface OptimizerOptions {
+export interface StepOptions {
   /** 0 or more. */
   learningRate: number;
   /** Decay of the first moments, in [0, 1). @defaultValue 0.9 */

@@ -19,7 +19,7 @@ import type {
   InitializeOptions,
   LoadOptions,
   ObjectiveResult,
-  OptimizerOptions,
+  StepOptions,
   SaveOptions,
   ScoredSequence,
   ScoreOptions,
@@ -272,7 +272,7 @@ export class Policy implements Disposable {
    *
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`, also for a frozen policy; `OUT_OF_MEMORY`, `DISPOSED`.
    */
-  step(options: OptimizerOptions): Promise<StepResult> {
+  step(options: StepOptions): Promise<StepResult> {
     const { learningRate, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 } = options;
     const { weightDecay = 0.01, maxGradientNorm = 1 } = options;
     return callNative(() =>

@@ -86,7 +86,7 @@ class GoldenArrays {
     std::vector<float> values(size);
     const auto offset = static_cast<std::size_t>(arrays_[name]["offset"].number());
     if (offset + 4 * size > bytes_.size()) throw std::runtime_error(name + " lies outside the file");
-    std::memcpy(values.data(), bytes_.data() + offset, 4 * size);
+    if (size > 0) std::memcpy(values.data(), bytes_.data() + offset, 4 * size);
     return values;
   }
 

@@ -1,28 +1,12 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "native/objective/objective.h"
+#include "native/test/golden_columns.h"
 
 namespace hindsearch::testing {
-
-// A golden batch as columns over packed tokens: prompt (at least one token), then response.
-struct GoldenColumns {
-  std::vector<std::int64_t> offsets;
-  std::vector<std::uint8_t> response, distill;  // masks
-  std::vector<float> advantage, advantage_nostd;
-  std::vector<float> old_log_probs, reference, rollout, old_temperature, teacher;
-  std::vector<float> student;  // log-probs of the current weights
-  float padded_width = 0;      // of the response, T
-  double off_policy_threshold = 0;
-
-  std::size_t tokens() const { return response.size(); }
-  // Sequences with a response token outside the mask only are empty.
-  double non_empty_sequences() const;
-};
 
 // One of the golden losses in terms of our objective. Where a loss is GRPO with another advantage or
 // with a detached weight on every token, that is the caller's business in this package too, and the

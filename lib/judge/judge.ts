@@ -1,4 +1,6 @@
+import { z } from "zod";
 import type { AbortOptions } from "../abort.js";
+import { HindsearchError } from "../errors.js";
 import type { Passage } from "../retrieval/passage.js";
 
 /** One search of a trajectory, as a judge sees it. */
@@ -54,4 +56,29 @@ export interface Judge {
    * @throws {@link HindsearchError} `ABORTED`, and `INVALID_ARGUMENT` on a malformed input; nothing else.
    */
   critique(input: JudgeInput, options?: AbortOptions): Promise<Critique>;
+}
+
+const Input = z.object({
+  question: z.string(),
+  goldAnswers: z.array(z.string()).nullable(),
+  steps: z.array(
+    z.object({
+      query: z.string(),
+      passages: z.array(z.object({ title: z.string(), text: z.string() })),
+      reasoning: z.string().optional(),
+    }),
+  ),
+  answer: z.string().nullable(),
+});
+
+/**
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT`.
+ * @internal
+ */
+export function checkJudgeInput(input: JudgeInput): void {
+  const { error } = Input.safeParse(input);
+  const issue = error?.issues[0];
+  if (issue === undefined) return;
+  const where = issue.path.join(".") || "it";
+  throw new HindsearchError("INVALID_ARGUMENT", `This is no input of a judge: ${where}: ${issue.message}.`);
 }

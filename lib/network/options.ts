@@ -1,5 +1,30 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { HindsearchError } from "../errors.js";
+
+/** A whole number of milliseconds that a timer can wait. */
+export const milliseconds = z
+  .int()
+  .min(0)
+  .max(2 ** 31 - 1);
+
+/** A whole number of at least 1. */
+export const count = z.int().min(1);
+
+/** An http or https address without user and password. */
+export const endpoint = z
+  .url({ protocol: /^https?$/ })
+  .refine(hasNoCredentials, "must not hold a user or a password");
+
+/** Header values; all are treated as secrets. */
+export const headers = z.record(z.string(), z.string()).default({});
+
+/** Of `RetryOptions`. */
+export const retryShape = {
+  retries: z.int().min(0).optional(),
+  baseDelayMs: milliseconds.optional(),
+  maxDelayMs: milliseconds.optional(),
+  maxRetryAfterMs: milliseconds.optional(),
+};
 
 /**
  * Checks the options of a client against their schema, unknown ones included.
@@ -18,4 +43,10 @@ export function parseOptions<Schema extends z.ZodType>(
     path.length === 0 ? message : `${path.join(".")}: ${message}`,
   );
   throw new HindsearchError("INVALID_ARGUMENT", `Wrong options of ${owner}: ${problems.join("; ")}.`);
+}
+
+function hasNoCredentials(url: string): boolean {
+  if (!URL.canParse(url)) return true; // The schema complains already.
+  const { username, password } = new URL(url);
+  return username === "" && password === "";
 }

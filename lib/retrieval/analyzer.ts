@@ -5,7 +5,12 @@ export type Analyzer = (text: string) => string[];
 const UNSPACED = ["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar"]
   .map((script) => `\\p{Script=${script}}`)
   .join("");
-const TERM = new RegExp(`[${UNSPACED}]\\p{M}*|(?:(?![${UNSPACED}])[\\p{L}\\p{N}\\p{M}])+`, "gu");
+/**
+ * A term in any script. Matches characters, not terms in normal form: for positions in a text.
+ *
+ * @internal
+ */
+export const TERM = new RegExp(`[${UNSPACED}]\\p{M}*|(?:(?![${UNSPACED}])[\\p{L}\\p{N}\\p{M}])+`, "gu");
 const ASCII_TERM = /[a-z0-9]+/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: NUL is an ASCII character like any other here
 const ASCII = /^[\x00-\x7f]*$/;

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { LatencyRecorder, type LatencySummary } from "../network/latency.js";
-import { parseOptions } from "../network/options.js";
+import { count, endpoint, headers, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { type PostTarget, postJson } from "../network/post-json.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
 import { Scrubber } from "../network/secrets.js";
@@ -50,25 +50,17 @@ export interface HttpRetrieverStats {
   latency: LatencySummary;
 }
 
-const milliseconds = z
-  .int()
-  .min(0)
-  .max(2 ** 31 - 1);
-const count = z.int().min(1);
 const Options = z.strictObject({
-  url: z.url({ protocol: /^https?$/ }).refine(hasNoCredentials, "must not hold a user or a password"),
+  url: endpoint,
   apiKey: z.string().min(1).optional(),
-  headers: z.record(z.string(), z.string()).default({}),
+  headers,
   timeoutMs: milliseconds.min(1).default(30_000),
   maxResponseBytes: count.default(8 * 2 ** 20),
   batchSize: count.default(64),
   batchWindowMs: milliseconds.default(5),
   concurrency: count.default(8),
   maxQueryLength: count.default(4096),
-  retries: z.int().min(0).optional(),
-  baseDelayMs: milliseconds.optional(),
-  maxDelayMs: milliseconds.optional(),
-  maxRetryAfterMs: milliseconds.optional(),
+  ...retryShape,
 });
 
 /** Refusals that one query may cause for a whole batch. */
@@ -178,12 +170,6 @@ export class HttpRetriever implements Retriever {
     const reason = cause instanceof Error ? cause.message : String(cause);
     return new HindsearchError("RETRIEVAL_FAILED", `Search at ${this.#name} failed: ${reason}.`, { cause });
   }
-}
-
-function hasNoCredentials(url: string): boolean {
-  if (!URL.canParse(url)) return true; // The schema complains already.
-  const { username, password } = new URL(url);
-  return username === "" && password === "";
 }
 
 function truncate(text: string, length: number): string {

@@ -1,0 +1,159 @@
+import OpenAI from "openai";
+import { z } from "zod";
+import { throwIfAborted, withDeadline } from "../abort.js";
+import { AttemptError, isRetryableStatus, parseRetryAfter } from "../network/retry.js";
+import type { Scrubber } from "../network/secrets.js";
+import type { ModelReply } from "./parse.js";
+import type { JudgeMessage } from "./prompt.js";
+
+/** What {@link ChatClient} needs to know. */
+export interface ChatClientOptions {
+  baseURL: string;
+  apiKey: string | undefined;
+  headers: Record<string, string>;
+  timeoutMs: number;
+  maxResponseBytes: number;
+  scrubber: Scrubber;
+}
+
+/** One chat completion, without the messages. */
+export type ChatRequest = Record<string, unknown>;
+
+const Completion = z.object({
+  choices: z
+    .array(
+      z.object({
+        finish_reason: z.string().nullish(),
+        message: z.object({ content: z.string().nullish(), refusal: z.string().nullish() }),
+      }),
+    )
+    .min(1),
+});
+
+/** One attempt at a time at an OpenAI-compatible chat endpoint: no retries, no redirects, a cap on the response. */
+export class ChatClient {
+  readonly #client: OpenAI;
+  readonly #options: ChatClientOptions;
+
+  constructor(options: ChatClientOptions) {
+    this.#options = options;
+    this.#client = new OpenAI({
+      baseURL: options.baseURL,
+      // Local servers need none, but the client insists; and it must not find one of another service in the environment.
+      apiKey: options.apiKey ?? "none",
+      adminAPIKey: null,
+      organization: null,
+      project: null,
+      webhookSecret: null,
+      defaultHeaders: options.headers,
+      maxRetries: 0,
+      // Ours is the deadline; the client's own one ends with the response's headers.
+      timeout: 2 ** 31 - 1,
+      // At its debug level it prints prompts, and with them gold answers.
+      logLevel: "off",
+      fetch: (url, init) => cappedFetch(url, init, options.maxResponseBytes),
+    });
+  }
+
+  /**
+   * @throws {@link AttemptError}; `ABORTED`.
+   */
+  async complete(
+    messages: readonly JudgeMessage[],
+    request: ChatRequest,
+    signal: AbortSignal | undefined,
+  ): Promise<ModelReply> {
+    const { timeoutMs } = this.#options;
+    const texts = messages.map(({ role, content }) => ({
+      role,
+      content: content.map(({ text }) => text).join(""),
+    }));
+    const body = { ...request, messages: texts } as unknown as OpenAI.ChatCompletionCreateParamsNonStreaming;
+    return withDeadline(timeoutMs, signal, async (inner, timedOut) => {
+      let response: unknown;
+      try {
+        response = await this.#client.chat.completions.create(body, { signal: inner });
+      } catch (error) {
+        if (timedOut())
+          throw new AttemptError(`no complete answer within ${timeoutMs} ms`, { retryable: true });
+        throwIfAborted(signal);
+        throw this.#failure(error);
+      }
+      return this.#reply(response);
+    });
+  }
+
+  /** Errors of the client hold the server's words, so none is passed on as a cause. */
+  #failure(error: unknown): AttemptError {
+    const { scrubber } = this.#options;
+    if (error instanceof TooLarge) return new AttemptError(error.message, { retryable: false });
+    if (error instanceof OpenAI.APIConnectionError) {
+      const { cause } = error;
+      if (cause instanceof TooLarge) return new AttemptError(cause.message, { retryable: false });
+      const reason = innermost(error);
+      return new AttemptError(`connection failed: ${scrubber.scrub(reason)}`, { retryable: true });
+    }
+    if (error instanceof OpenAI.APIError && typeof error.status === "number") {
+      const { status, headers } = error as { status: number; headers: Headers | undefined };
+      const retryable = isRetryableStatus(status);
+      const said = error.message.replace(/^\d+ /, "");
+      const redirect = status >= 300 && status <= 399 ? " (a redirect; they are not followed)" : "";
+      return new AttemptError(`status ${status}${redirect}: ${scrubber.excerpt(said)}`, {
+        retryable,
+        status,
+        retryAfterMs: retryable ? parseRetryAfter(headers?.get("retry-after")) : undefined,
+      });
+    }
+    if (error instanceof SyntaxError) {
+      return new AttemptError("status 200, but the answer is broken JSON", { retryable: true, status: 200 });
+    }
+    const reason = error instanceof Error ? error.message : String(error);
+    return new AttemptError(scrubber.scrub(reason), { retryable: false });
+  }
+
+  #reply(response: unknown): ModelReply {
+    const { scrubber } = this.#options;
+    const choice = Completion.safeParse(response).data?.choices[0];
+    if (choice === undefined) {
+      const found = typeof response === "string" ? response : (JSON.stringify(response) ?? String(response));
+      throw new AttemptError(`status 200, but the answer is no chat completion: ${scrubber.excerpt(found)}`, {
+        retryable: true,
+        status: 200,
+      });
+    }
+    const { finish_reason: reason, message } = choice;
+    const text = scrubber.scrub(message.refusal || message.content || "");
+    if (message.refusal || reason === "content_filter") return { text, finish: "refused" };
+    return { text, finish: reason === "length" ? "length" : "stop" };
+  }
+}
+
+class TooLarge extends Error {}
+
+/** Fetches and reads the whole body, so that abort and cap hold for all of it; the client then reads it from memory. */
+async function cappedFetch(
+  url: string | URL | Request,
+  init: RequestInit | undefined,
+  maxBytes: number,
+): Promise<Response> {
+  const response = await fetch(url, { ...init, redirect: "manual" });
+  const chunks: Uint8Array[] = [];
+  let total = 0;
+  for await (const chunk of response.body ?? []) {
+    total += chunk.length;
+    // Counted after decompression; leaving the loop cancels the body.
+    if (total > maxBytes) throw new TooLarge(`the answer has more than maxResponseBytes (${maxBytes}) bytes`);
+    chunks.push(chunk);
+  }
+  const { status, statusText, headers } = response;
+  const body = total === 0 ? null : Buffer.concat(chunks);
+  return new Response(body, { status, statusText, headers });
+}
+
+function innermost(error: Error): string {
+  let message = error.message;
+  for (let cause = error.cause; cause instanceof Error; cause = cause.cause) {
+    message = cause.message || String((cause as NodeJS.ErrnoException).code ?? message);
+  }
+  return message;
+}

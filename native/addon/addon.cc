@@ -1,6 +1,5 @@
 // What the addon exports; lib/native/addon.ts has the types.
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "native/addon/arguments.h"
@@ -36,15 +35,14 @@ Napi::Value filter(const Napi::CallbackInfo& info) {
   const Argument argument(info[0], "logits");
   const std::vector<float> logits = argument.float32_array();
   const Sampling sampling = read_sampling(Argument(info[1], "sampling"));
-  if (logits.empty()) throw Error(code::kInvalidArgument, "logits has no entry; there is nothing to draw.");
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isfinite(logits[i])) {
-      throw Error(code::kInvalidArgument, "logits[" + std::to_string(i) + "] is " + to_text(logits[i]) +
-                                              "; expected a finite number.");
-    }
+  if (logits.empty()) argument.refuse("at least one logit");
+  const std::vector<float> probabilities =
+      filter_probabilities(logits.data(), static_cast<std::int64_t>(logits.size()), sampling);
+  if (std::isnan(probabilities.front())) {
+    throw Error(code::kInvalidArgument,
+                "logits must be numbers below infinity, not all of them -Infinity.");
   }
-  return to_js(info.Env(),
-               filter_probabilities(logits.data(), static_cast<std::int64_t>(logits.size()), sampling));
+  return to_js(info.Env(), probabilities);
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ describeShared("golden models", () => {
   for (const model of goldenModels) {
     const sequences: Sequence[] = readGolden("golden", "models", model, "cases.json").sequences;
     const arrays = new GoldenArrays("golden", "models", model, "cases.json");
-    const load = (compute: "f32" | "bf16") =>
-      Policy.load(sharedPath("golden", "models", model), { compute });
+    const load = (compute: "f32" | "bf16") => Policy.load(sharedPath("golden", "models", model), { compute });
 
     for (const compute of ["f32", "bf16"] as const) {
       /** Largest error allowed, by shared/golden/README.md; in bf16 a multiple of what the peers show. */
@@ -63,7 +62,10 @@ describeShared("golden models", () => {
         using policy = await load(compute);
         const prompts = sequences.map(({ token_ids }) => token_ids);
         const texts = await policy.generate(prompts, { temperature: 0, maxNewTokens: 16, endTokens: [] });
-        for (const [index, { greedy_16: expected, greedy_gaps: gaps, observed_error }] of sequences.entries()) {
+        for (const [
+          index,
+          { greedy_16: expected, greedy_gaps: gaps, observed_error },
+        ] of sequences.entries()) {
           // In bf16 a token is the peers' only as long as the two best logits lie further apart than rounding.
           const error = compute === "f32" ? 0 : (observed_error.peer_bf16_logits_max_abs ?? 0);
           const close = gaps.findIndex((gap) => gap <= 2 * error);

@@ -35,6 +35,8 @@ export const HindsearchErrorCode = {
   RETRIEVAL_FAILED: "RETRIEVAL_FAILED",
   /** A package that this feature needs is not installed; the message says which. */
   DEPENDENCY_MISSING: "DEPENDENCY_MISSING",
+  /** The log-probs of a rollout are not those that the trainer computes. */
+  LOG_PROB_MISMATCH: "LOG_PROB_MISMATCH",
 } as const;
 
 /** One of the values of the {@link HindsearchErrorCode} table. */

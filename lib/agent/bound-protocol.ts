@@ -1,18 +1,11 @@
 import { ChatTemplate } from "../policy/chat-template.js";
 import type { Segment } from "../policy/decoder.js";
+import type { Policy } from "../policy/policy.js";
 import type { Tokenizer } from "../policy/tokenizer.js";
 import type { Passage } from "../retrieval/passage.js";
 import { type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./action.js";
 import { ObservationEncoder } from "./observation.js";
 import { checkProtocol, type SearchProtocol, type TagPair } from "./protocol.js";
-
-/** What a protocol needs to know of a policy. */
-export interface ProtocolPolicy {
-  /** Encodes and decodes. */
-  readonly tokenizer: Tokenizer;
-  /** Ids that end a text. */
-  readonly endTokens: readonly number[];
-}
 
 /** A protocol in the tokens of one policy. */
 export class BoundProtocol {
@@ -35,7 +28,7 @@ export class BoundProtocol {
    * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the protocol contradicts itself or leaves no room for an
    * observation, `CHAT_TEMPLATE` if it wants a chat template and the policy has none that can be used.
    */
-  constructor(protocol: SearchProtocol, policy: ProtocolPolicy) {
+  constructor(protocol: SearchProtocol, policy: Pick<Policy, "tokenizer" | "eosTokenIds">) {
     checkProtocol(protocol);
     this.protocol = protocol;
     this.#tokenizer = policy.tokenizer;
@@ -44,7 +37,7 @@ export class BoundProtocol {
     this.#tags = { search: pair(protocol.tags.search), answer: pair(protocol.tags.answer) };
     const closing = [this.#tags.search.close, this.#tags.answer.close];
     this.stops = closing.flatMap(({ text, id }) => (id === undefined ? [text] : []));
-    this.endTokens = [...policy.endTokens, ...closing.flatMap(({ id }) => id ?? [])];
+    this.endTokens = [...policy.eosTokenIds, ...closing.flatMap(({ id }) => id ?? [])];
     this.noticeTokens = Int32Array.from(this.#encode(protocol.notice));
     this.#observations = new ObservationEncoder(protocol, policy.tokenizer);
   }

@@ -1,18 +1,14 @@
 import type { TrainingSample } from "./samples.js";
 
 /**
- * What the teacher is told instead of the critique. Everything but `real` is a control: it tells the effect of the
- * hint from that of the frozen teacher.
+ * What the teacher is told. All but `real` are controls: they tell the effect of the hint from that of the frozen
+ * teacher.
  *
  * - `real`: the critique.
  * - `empty`: a hint block without text.
  * - `shuffled`: the critique of another question of the same step.
- * - `generic`: the same text for all, see {@link GENERIC_HINT}.
  */
-export type HintControl = "real" | "empty" | "shuffled" | "generic";
-
-/** A hint that says nothing about the question. */
-export const GENERIC_HINT = "Search for full names and be precise.";
+export type HintControl = "real" | "empty" | "shuffled";
 
 /**
  * The hint of every sample that has a critique, under a control.
@@ -22,12 +18,10 @@ export const GENERIC_HINT = "Search for full names and be precise.";
  *
  * @param samples - Of a step, in order.
  * @param control - What to tell the teacher.
- * @param genericHint - Text of the `generic` control.
  */
 export function hintsOf(
   samples: readonly TrainingSample[],
   control: HintControl,
-  genericHint: string = GENERIC_HINT,
 ): Map<TrainingSample, string> {
   const critiqued = samples.flatMap((sample) =>
     sample.critique?.status === "ok" ? [{ sample, text: sample.critique.text }] : [],
@@ -36,7 +30,6 @@ export function hintsOf(
   critiqued.forEach(({ sample, text }, i) => {
     if (control === "real") hints.set(sample, text);
     else if (control === "empty") hints.set(sample, "");
-    else if (control === "generic") hints.set(sample, genericHint);
     else {
       const { length } = critiqued;
       const half = Math.floor(length / 2);

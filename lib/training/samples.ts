@@ -1,5 +1,6 @@
 import type { Trajectory } from "../agent/trajectory.js";
 import type { Critique } from "../judge/judge.js";
+import type { RewardResult } from "../reward/reward.js";
 import { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./advantages.js";
 
 /** A trajectory with what a training step finds out about it. Every log-prob column is as long as `tokens`. */
@@ -8,6 +9,8 @@ export interface TrainingSample {
   readonly trajectory: Trajectory;
   /** `null` if there is none: its search failed. */
   readonly reward: number | null;
+  /** Parts of the reward, e.g. `exactMatch`; empty without reward. */
+  readonly components: RewardResult["components"];
   /** Within its group; `null` without reward. */
   readonly advantage: number | null;
   /** Whether it has a reward, and that is below the threshold of success. */
@@ -43,31 +46,34 @@ export interface ScoringOptions {
  * Rewards and advantages of a rollout, group by group.
  *
  * @param groups - Trajectories by question.
- * @param reward - Scores a trajectory; not asked about `search failed` ones, which have no reward.
+ * @param score - Scores a trajectory; not asked about `search failed` ones, which have no reward.
  * @param options - Threshold and advantages.
  */
 export function scoreGroups(
   groups: readonly (readonly Trajectory[])[],
-  reward: (trajectory: Trajectory) => number,
+  score: (trajectory: Trajectory) => RewardResult | Promise<RewardResult>,
   { successThreshold, advantage }: ScoringOptions,
-): TrainingSample[][] {
-  return groups.map((trajectories) => {
-    const rewards = trajectories.map((trajectory) =>
-      trajectory.status === "search failed" ? null : reward(trajectory),
+): Promise<TrainingSample[][]> {
+  const scoreGroup = async (trajectories: readonly Trajectory[]) => {
+    const results = await Promise.all(
+      trajectories.map((trajectory) => (trajectory.status === "search failed" ? null : score(trajectory))),
     );
+    const rewards = results.map((result) => result?.reward ?? null);
     const advantages = groupAdvantages(rewards, advantage);
     const group = outcome(rewards, successThreshold);
     return trajectories.map((trajectory, i): TrainingSample => {
-      const value = rewards[i] ?? null;
+      const reward = rewards[i] ?? null;
       return {
         trajectory,
-        reward: value,
+        reward,
+        components: results[i]?.components ?? {},
         advantage: advantages[i] ?? null,
-        failed: value !== null && value < successThreshold,
+        failed: reward !== null && reward < successThreshold,
         group,
       };
     });
-  });
+  };
+  return Promise.all(groups.map(scoreGroup));
 }
 
 function outcome(rewards: readonly (number | null)[], threshold: number): GroupOutcome {

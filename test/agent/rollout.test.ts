@@ -13,7 +13,7 @@ const END = 256;
 
 function bound(options: SearchProtocolOptions = {}): BoundProtocol {
   const protocol = searchR1({ chat: false, notice: "\n[invalid]\n", maxTokens: 100_000, ...options });
-  return new BoundProtocol(protocol, { tokenizer, endTokens: [END] });
+  return new BoundProtocol(protocol, { tokenizer, eosTokenIds: [END] });
 }
 
 const question = (text: string): Question => ({ id: text, question: text, goldAnswers: ["gold"] });
@@ -371,7 +371,7 @@ test("tags that are control tokens of the tokenizer", async () => {
       ],
       notice: "",
     }),
-    { tokenizer: own, endTokens: [END] },
+    { tokenizer: own, eosTokenIds: [END] },
   );
   expect(protocol.stops).toEqual([]);
   expect(protocol.endTokens).toEqual([END, 258, 262]);

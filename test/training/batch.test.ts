@@ -37,11 +37,11 @@ test("a column of another length is an error that names the trajectory", () => {
   expect(() => trainingBatch([sample], "search")).toThrow(/3-1-4 has 7 tokens.*6 entries/);
 });
 
-test("rewards, advantages and outcomes of groups; a failed search has no reward and is not scored", () => {
+test("rewards, advantages and outcomes of groups; a failed search has no reward and is not scored", async () => {
   const make = (answer: string | null, status: "answered" | "search failed" = "answered") =>
     trajectoryOf(["think"], { answer, status });
   const asked: (string | null)[] = [];
-  const samples = scoreGroups(
+  const samples = await scoreGroups(
     [
       [make("yes"), make("no"), make("yes", "search failed")],
       [make("no"), make("no")],
@@ -50,7 +50,7 @@ test("rewards, advantages and outcomes of groups; a failed search has no reward 
     ],
     ({ answer }) => {
       asked.push(answer);
-      return answer === "yes" ? 1 : 0;
+      return { reward: answer === "yes" ? 1 : 0, components: {} };
     },
     { successThreshold: 0.5, advantage: { normalize: false } },
   );

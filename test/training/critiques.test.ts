@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Judge } from "../../lib/judge/judge.js";
 import { critiqueSamples, inScope, judgeInput } from "../../lib/training/critiques.js";
-import { GENERIC_HINT, hintsOf } from "../../lib/training/hints.js";
+import { hintsOf } from "../../lib/training/hints.js";
 import { sampleOf } from "./samples.js";
 
 const decode = (tokens: Int32Array) => `text of ${[...tokens].join(" ")}`;
@@ -134,7 +134,6 @@ describe("hints", () => {
   test("only samples with a critique get one", () => {
     expect(texts("real")).toEqual(["a1", "a2", "b1", "b2", undefined, undefined]);
     expect(texts("empty")).toEqual(["", "", "", "", undefined, undefined]);
-    expect(texts("generic")).toEqual([...Array(4).fill(GENERIC_HINT), undefined, undefined]);
   });
 
   test("shuffled ones are of another question, and none if there is no other", () => {

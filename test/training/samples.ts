@@ -11,6 +11,7 @@ export function sampleOf(
   return {
     trajectory: trajectoryOf(kinds, trajectory),
     reward: 0,
+    components: {},
     advantage: -0.5,
     failed: true,
     group: "mixed",

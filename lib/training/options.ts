@@ -1,0 +1,134 @@
+import type { AbortOptions } from "../abort.js";
+import type { TokenScope } from "../agent/masks.js";
+import type { SearchProtocol } from "../agent/protocol.js";
+import type { RolloutProgress, SearchFailureOptions } from "../agent/rollout.js";
+import type { Sampling } from "../agent/trajectory.js";
+import type { Question } from "../data/question.js";
+import type { Judge } from "../judge/judge.js";
+import type { DistillTerm, KlTerm, PolicyTerm } from "../policy/objective.js";
+import type { Policy } from "../policy/policy.js";
+import type { DecoderOptions, StepOptions } from "../policy/policy-options.js";
+import type { Retriever } from "../retrieval/retriever.js";
+import type { Reward } from "../reward/reward.js";
+import type { AdvantageOptions } from "./advantages.js";
+import type { TrajectoryScope } from "./critiques.js";
+import type { HintControl } from "./hints.js";
+import type { LearningRateSchedule, WeightSchedule } from "./schedule.js";
+
+/** The HindSearch term (arXiv:2608.01597) with its switches. */
+export interface DistillationOptions extends DistillTerm {
+  /** How the weight goes with the steps. Default constant. While it is 0 the judge is asked on measured steps only. */
+  schedule?: WeightSchedule;
+  /** Tokens that the term acts on. Default `search`: strictly inside the search tags. */
+  tokenScope?: TokenScope;
+  /** Trajectories that it acts on. Default `failed`. */
+  trajectoryScope?: TrajectoryScope;
+  /** Whether the judge is told the gold answers. Default true. */
+  judgeSeesGold?: boolean;
+  /** What the teacher is told. Default `real`: the critique. The others are controls. */
+  hintControl?: HintControl;
+  /** Milliseconds for all critiques of a step; those that are missing then count as failed. Default 600,000. */
+  judgeDeadline?: number;
+  /**
+   * Tokens of hint, prompt and trajectory that the teacher reads at most. A trajectory that needs more has no
+   * distillation term and is counted; nothing is ever cut. Default: the model's positions.
+   */
+  maxTeacherTokens?: number;
+}
+
+/** Evaluation during training. Its questions must not be among the training questions. */
+export interface EvaluationOptions {
+  /** Never shown to the judge. */
+  questions: readonly Question[];
+  /** Evaluate before the first step, after every so many steps, and after the last. Default 50. */
+  every?: number;
+  /** Greedy decoding, sampling as in training, or both. Default `["greedy"]`. */
+  modes?: readonly EvaluationMode[];
+  /** Default: the training retriever. */
+  retriever?: Retriever;
+}
+
+/** How an evaluation decodes. */
+export type EvaluationMode = "greedy" | "sampled";
+
+/** The check at the start of a run that the policy's own log-probs are those that it trains with. */
+export interface StartupCheckOptions {
+  /** Trajectories of the first rollout that are scored again. Default 8; 0 is off. */
+  trajectories?: number;
+  /** Largest difference that is let pass, in nats. Default 0: bit for bit, which the CPU engine gives. */
+  tolerance?: number;
+}
+
+/**
+ * Options of `HindSearchTrainer`. Documented values of the paper are marked D; it leaves the others open, and they are
+ * Search-R1's (arXiv:2503.09516).
+ */
+export interface HindSearchOptions extends AbortOptions {
+  /** What is trained. At the start it is also the teacher and the KL reference: a frozen copy is kept of it. */
+  policy: Policy;
+  /** Searches. */
+  retriever: Retriever;
+  /** Training questions. */
+  questions: readonly Question[];
+  /** Training steps. D: 300. */
+  steps: number;
+  /** Critiques failed trajectories. Needed by the distillation term; without a judge this is plain GRPO. */
+  judge?: Judge;
+  /** Default `searchR1()`: 4 searches (D), 3 passages (D), turns and observations of 500 tokens, a context of 4096. */
+  protocol?: SearchProtocol;
+  /** Scores trajectories, but those whose search failed. Default: exact match with a gold answer, 1 or 0. D. */
+  reward?: Reward;
+  /** A trajectory with a lower reward failed. Default 0.5. */
+  successThreshold?: number;
+  /** Questions per step. Default 512. */
+  questionsPerStep?: number;
+  /** Trajectories per question, G. Default 5. */
+  groupSize?: number;
+  /** Optimizer steps per training step; whole groups are shared out between them. Default 2. */
+  miniBatches?: number;
+  /** Of order, sampling and evaluation: a safe integer from 0. Default 0. */
+  seed?: number;
+  /**
+   * The sampling distribution, by default the full softmax at temperature 1. Another temperature above 0 is used for
+   * rollout, training, reference and teacher alike. Truncated support is refused, see `checkTrainingSampling`.
+   */
+  sampling?: Partial<Sampling>;
+  /** Rewards to advantages. Default: group mean, divided by the standard deviation. */
+  advantage?: AdvantageOptions;
+  /** The clipped policy gradient. Default: clip 0.2, token mean. */
+  policyTerm?: PolicyTerm;
+  /** KL to the frozen initial policy. Default weight 0.001, k3; `false` is off. */
+  kl?: KlTerm | false;
+  /** The HindSearch term. Default: weight 0.01 (D) if there is a judge; `false` is off. */
+  distillation?: DistillationOptions | false;
+  /** AdamW; its learning rate is the schedule's. Default: betas 0.9 / 0.999, weight decay 0.01, gradient norm 1. */
+  optimizer?: Omit<StepOptions, "learningRate">;
+  /** By optimizer steps. Default: 1e-6 after a warm-up over 28.5 % of all steps. */
+  learningRate?: LearningRateSchedule;
+  /** Retries, deadlines and the share of failed searches that a step survives. */
+  search?: SearchFailureOptions;
+  /** Tokens that training and scoring run together; no result depends on it beyond rounding. Default: the engine's. */
+  microBatchTokens?: number;
+  /** Size of the decoder's cache and batch. */
+  decoder?: DecoderOptions;
+  /** Every so many steps, from the first, the costly health numbers are taken too. They change nothing. Default 10; 0: never. */
+  measureEvery?: number;
+  /** Default: 8 trajectories, bit for bit. */
+  startupCheck?: StartupCheckOptions;
+  /** Updates in a row that a gradient that is not finite may cost; one more ends the run. Default 3. */
+  maxSkippedUpdates?: number;
+  /** Default: none. */
+  evaluation?: EvaluationOptions;
+  /** Folder of the run: settings, metrics, trajectories, checkpoints. Default: nothing is written. */
+  runFolder?: string;
+  /** Go on with the run in `runFolder` from its latest complete checkpoint. Default false. */
+  resume?: boolean;
+  /** Checkpoint after every so many steps and after the last. Default 50; 0: never. */
+  checkpointEvery?: number;
+  /** Checkpoints that are kept, the newest. Default 2. */
+  keepCheckpoints?: number;
+  /** Hears how the rollouts go on. */
+  onProgress?: (progress: RolloutProgress & { step: number }) => void;
+  /** Hears what is odd but no error. Default: `process.emitWarning`. */
+  onWarning?: (warning: string) => void;
+}

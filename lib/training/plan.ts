@@ -1,0 +1,47 @@
+import type { Reward } from "../reward/reward.js";
+import type { HindSearchOptions } from "./options.js";
+import { needsTeacher, type TrainerSettings } from "./settings.js";
+
+/** A run in words: which weights compute what, and how large a step is. */
+export function runPlan(options: HindSearchOptions, settings: TrainerSettings, reward: Reward): string {
+  const { policy, questions, evaluation } = options;
+  const { steps, questionsPerStep, groupSize, miniBatches, kl, distillation, protocol } = settings;
+  const parameters = policy.parameters.reduce(
+    (sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1),
+    0,
+  );
+  const initial = "the policy as it is now, frozen";
+  const lines = [
+    [
+      "policy",
+      `${policy.family}, ${(parameters / 1e6).toFixed(2)} M parameters, computed in ${policy.compute}`,
+    ],
+    ["end tokens", policy.eosTokenIds.join(", ") || "none"],
+    ["sampled at", `temperature ${settings.sampling.temperature}, full distribution`],
+    ["reference", kl ? `${initial}; ${kl.estimator} with weight ${kl.weight}` : "not in the loss"],
+    ["teacher", distillation ? `${initial}, with the critique as a hint` : "none"],
+    ["judge", distillation ? judgePlan(settings) : "none: plain GRPO"],
+    ["frozen copy", needsTeacher(settings) ? "one, shared by reference and teacher" : "none"],
+    ["reward", `${reward.name}; below ${settings.successThreshold} a trajectory failed`],
+    [
+      "step",
+      `${questionsPerStep} questions x ${groupSize} trajectories, ${miniBatches} optimizer steps; ${steps} steps`,
+    ],
+    ["questions", `${questions.length} to train, ${evaluation?.questions.length ?? 0} to evaluate`],
+    [
+      "protocol",
+      `${protocol.protocol}: ${protocol.maxSearches} searches of ${protocol.passagesPerSearch} passages, ` +
+        `context ${protocol.maxTokens}`,
+    ],
+  ];
+  return lines.map(([name, text]) => `${`${name}:`.padEnd(13)}${text}`).join("\n");
+}
+
+function judgePlan({ distillation }: TrainerSettings): string {
+  if (distillation === null) return "none";
+  const { term, judgeSeesGold, hintControl, trajectoryScope, tokenScope } = distillation;
+  return (
+    `sees ${judgeSeesGold ? "the gold answers" : "no gold answer"}; hint ${hintControl}; weight ${term.weight} on ` +
+    `${tokenScope} tokens of trajectories: ${trajectoryScope}`
+  );
+}

@@ -1,0 +1,173 @@
+import type { TokenScope } from "../agent/masks.js";
+import { searchR1 } from "../agent/protocol.js";
+import type { SearchFailureOptions } from "../agent/rollout.js";
+import type { Sampling } from "../agent/trajectory.js";
+import { HindsearchError } from "../errors.js";
+import { protocolSettings } from "../evaluation/evaluate.js";
+import type { DistillTerm, KlTerm, PolicyTerm } from "../policy/objective.js";
+import type { StepOptions } from "../policy/policy-options.js";
+import type { AdvantageOptions } from "./advantages.js";
+import type { TrajectoryScope } from "./critiques.js";
+import type { HintControl } from "./hints.js";
+import type { HindSearchOptions } from "./options.js";
+import { checkTrainingSampling } from "./sampling-check.js";
+import {
+  type LearningRateSchedule,
+  learningRateAt,
+  type WeightSchedule,
+  weightFactorAt,
+} from "./schedule.js";
+
+/** The HindSearch term with every default filled in. */
+export interface DistillationSettings {
+  /** The term, with its full weight. */
+  term: DistillTerm & { weight: number; clamp: readonly [low: number, high: number] };
+  /** Of the weight. */
+  schedule: WeightSchedule;
+  /** Tokens it acts on. */
+  tokenScope: TokenScope;
+  /** Trajectories it acts on. */
+  trajectoryScope: TrajectoryScope;
+  /** Whether the judge is told the gold answers. */
+  judgeSeesGold: boolean;
+  /** What the teacher is told. */
+  hintControl: HintControl;
+  /** Milliseconds for the critiques of a step. */
+  judgeDeadline: number;
+  /** Budget of a hinted context. */
+  maxTeacherTokens: number;
+}
+
+/** All numbers and switches of a run with every default filled in, as plain data: what `config.json` holds. */
+export interface TrainerSettings {
+  steps: number;
+  questionsPerStep: number;
+  groupSize: number;
+  miniBatches: number;
+  seed: number;
+  successThreshold: number;
+  sampling: Sampling;
+  advantage: AdvantageOptions;
+  policyTerm: PolicyTerm;
+  kl: KlTerm | null;
+  distillation: DistillationSettings | null;
+  optimizer: Omit<StepOptions, "learningRate">;
+  learningRate: LearningRateSchedule;
+  search: SearchFailureOptions;
+  microBatchTokens: number | null;
+  measureEvery: number;
+  startupCheck: { trajectories: number; tolerance: number };
+  maxSkippedUpdates: number;
+  evaluateEvery: number;
+  evaluationModes: readonly ("greedy" | "sampled")[];
+  checkpointEvery: number;
+  keepCheckpoints: number;
+  protocol: ReturnType<typeof protocolSettings>;
+}
+
+/**
+ * Fills in the defaults.
+ *
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` for values outside their range and options that could have no effect.
+ */
+export function resolveSettings(options: HindSearchOptions): TrainerSettings {
+  const { steps, questionsPerStep = 512, groupSize = 5, miniBatches = 2, evaluation } = options;
+  const counts = { steps, questionsPerStep, groupSize, miniBatches };
+  for (const [name, value] of Object.entries(counts)) requireInteger(name, value, 1);
+  const { measureEvery = 10, checkpointEvery = 50, keepCheckpoints = 2, maxSkippedUpdates = 3 } = options;
+  const { seed = 0 } = options;
+  const zeros = { seed, measureEvery, checkpointEvery, maxSkippedUpdates };
+  for (const [name, value] of Object.entries(zeros)) requireInteger(name, value, 0);
+  requireInteger("keepCheckpoints", keepCheckpoints, 1);
+  requireInteger("evaluation.every", evaluation?.every ?? 50, 1);
+  const updates = steps * Math.min(miniBatches, questionsPerStep);
+  const learningRate = options.learningRate ?? {
+    kind: "constant",
+    learningRate: 1e-6,
+    warmupSteps: Math.round(0.285 * updates),
+  };
+  learningRateAt(learningRate, updates);
+  return {
+    ...counts,
+    seed,
+    successThreshold: options.successThreshold ?? 0.5,
+    sampling: checkTrainingSampling(options.sampling),
+    advantage: { baseline: "group-mean", normalize: true, epsilon: 1e-6, ...options.advantage },
+    policyTerm: options.policyTerm ?? {},
+    kl: options.kl === false ? null : { weight: 0.001, estimator: "k3", ...options.kl },
+    distillation: resolveDistillation(options),
+    optimizer: options.optimizer ?? {},
+    learningRate,
+    search: options.search ?? {},
+    microBatchTokens: options.microBatchTokens ?? null,
+    measureEvery,
+    startupCheck: { trajectories: 8, tolerance: 0, ...options.startupCheck },
+    maxSkippedUpdates,
+    evaluateEvery: evaluation?.every ?? 50,
+    evaluationModes: evaluation?.modes ?? ["greedy"],
+    checkpointEvery,
+    keepCheckpoints,
+    protocol: protocolSettings(options.protocol ?? searchR1()),
+  };
+}
+
+function resolveDistillation(options: HindSearchOptions): DistillationSettings | null {
+  const { judge, policy } = options;
+  if (options.distillation === false) return null;
+  if (judge === undefined) {
+    if (options.distillation === undefined) return null;
+    throw new HindsearchError(
+      "INVALID_ARGUMENT",
+      "Options for distillation are given but no judge, so they could have no effect. Give a judge, or leave them out " +
+        "for plain GRPO.",
+    );
+  }
+  const {
+    schedule = { kind: "constant" },
+    tokenScope = "search",
+    trajectoryScope = "failed",
+    judgeSeesGold = true,
+    hintControl = "real",
+    judgeDeadline = 600_000,
+    maxTeacherTokens = policy.config.maxPositions,
+    ...term
+  } = options.distillation ?? {};
+  weightFactorAt(schedule, 0);
+  requireInteger("distillation.maxTeacherTokens", maxTeacherTokens, 1);
+  return {
+    term: { ...term, weight: term.weight ?? 0.01, clamp: term.clamp ?? [0, 1] },
+    schedule,
+    tokenScope,
+    trajectoryScope,
+    judgeSeesGold,
+    hintControl,
+    judgeDeadline,
+    maxTeacherTokens,
+  };
+}
+
+/** The HindSearch term with the weight of a step; `undefined` where that is 0. */
+export function distillTermAt(settings: TrainerSettings, step: number): DistillTerm | undefined {
+  const { distillation } = settings;
+  if (distillation === null) return undefined;
+  const weight = distillation.term.weight * weightFactorAt(distillation.schedule, step);
+  return weight === 0 ? undefined : { ...distillation.term, weight };
+}
+
+/** Whether the costly health numbers are taken in a step. */
+export function isMeasured({ measureEvery }: TrainerSettings, step: number): boolean {
+  return measureEvery > 0 && step % measureEvery === 0;
+}
+
+/** Whether the run needs a frozen copy of the initial policy. */
+export function needsTeacher({ kl, distillation, measureEvery }: TrainerSettings): boolean {
+  return kl !== null || distillation !== null || measureEvery > 0;
+}
+
+function requireInteger(name: string, value: number, least: number): void {
+  if (Number.isSafeInteger(value) && value >= least) return;
+  throw new HindsearchError(
+    "INVALID_ARGUMENT",
+    `${name} is ${value}, expected an integer of at least ${least}.`,
+  );
+}

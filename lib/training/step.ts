@@ -1,0 +1,189 @@
+import type { AbortOptions } from "../abort.js";
+import type { BoundProtocol } from "../agent/bound-protocol.js";
+import { type RolloutOptions, rollout } from "../agent/rollout.js";
+import type { Trajectory } from "../agent/trajectory.js";
+import type { QuestionSampler } from "../data/sampler.js";
+import type { Judge } from "../judge/judge.js";
+import type { Decoder } from "../policy/decoder.js";
+import type { DistillTerm } from "../policy/objective.js";
+import type { Policy } from "../policy/policy.js";
+import type { Retriever } from "../retrieval/retriever.js";
+import { type Reward, rewardInput } from "../reward/reward.js";
+import type { RunDirectory } from "../runs/run.js";
+import { type CritiqueStatistics, critiqueSamples } from "./critiques.js";
+import { Teacher } from "./distillation.js";
+import { recordStep, type StepMetrics, Stopwatch, type TrainingStepResult } from "./record.js";
+import { scoreGroups, type TrainingSample } from "./samples.js";
+import { distillTermAt, isMeasured, type TrainerSettings } from "./settings.js";
+import { judgeHealth, referenceHealth, rolloutHealth } from "./signal.js";
+import { checkLogProbs } from "./startup-check.js";
+import { scorePlain, type TeacherOptions } from "./teacher.js";
+import { measureGradients, type UpdateOptions, updatePolicy } from "./update.js";
+
+/** What a training step works with. */
+export interface StepContext extends AbortOptions {
+  /** Is trained. */
+  policy: Policy;
+  /** The frozen initial policy: teacher and reference; `undefined` where nothing needs it. */
+  frozen: Policy | undefined;
+  /** Decodes for the policy. */
+  decoder: Decoder;
+  /** Searches. */
+  retriever: Retriever;
+  /** Critiques; `undefined` for plain GRPO. */
+  judge: Judge | undefined;
+  /** How policy and retriever talk. */
+  protocol: BoundProtocol;
+  /** Hands out training questions. */
+  questions: QuestionSampler;
+  /** Scores. */
+  reward: Reward;
+  /** All numbers and switches. */
+  settings: TrainerSettings;
+  /** Where it is logged. */
+  run: RunDirectory | undefined;
+  /** Trajectories of this step to check against the trainer's log-probs. */
+  checked: number;
+  /** Hears how the rollout goes on. */
+  onProgress?: RolloutOptions["onProgress"];
+}
+
+/** One training step in seven parts, from questions to the record. */
+export async function trainingStep(context: StepContext, step: number): Promise<TrainingStepResult> {
+  const { policy, settings } = context;
+  const distill = distillTermAt(settings, step);
+  const measured = isMeasured(settings, step);
+  const watch = new Stopwatch();
+
+  // 1. Questions.
+  const questions = context.questions.next(settings.questionsPerStep);
+
+  // 2. Rollout: ids, log-probs and spans are recorded as they are sampled.
+  const rolled = await rollout({ ...rolloutOptions(context), questions, step });
+  await checkStart(context, rolled.groups.flat());
+  const rolloutTime = watch.lap();
+
+  // 3. Rewards, and advantages within each group.
+  const groups = await scoreGroups(rolled.groups, (trajectory) => score(context, trajectory), settings);
+  const samples = groups.flat();
+
+  // 4. In parallel: critiques of failed trajectories, and the frozen reference on the plain contexts.
+  const [critiques] = await Promise.all([
+    distill || measured ? critique(context, samples) : undefined,
+    settings.kl || measured ? scoreReference(context, samples) : undefined,
+  ]);
+  const judgeAndReference = watch.lap();
+
+  // 5. The frozen policy on the hinted contexts: the teacher's log-probs of the student's own search tokens.
+  const teacher = critiques && teacherOf(context);
+  const overBudget = (await teacher?.score(samples)) ?? 0;
+  const distillation = await teacher?.measure(samples, measured);
+  const teacherTime = watch.lap();
+
+  // 6. One optimizer step per mini-batch.
+  const update = updateOptions(context, distill);
+  const gradients = measured ? await measureGradients(policy, groups, update) : undefined;
+  const updates = await updatePolicy(policy, groups, update);
+  const milliseconds = {
+    rollout: rolloutTime,
+    judgeAndReference,
+    teacher: teacherTime,
+    update: watch.lap(),
+    total: watch.total,
+  };
+
+  // 7. The record.
+  const hasReference = samples.some(({ referenceLogProbs }) => referenceLogProbs !== undefined);
+  const metrics: StepMetrics = {
+    step,
+    rollout: rolloutHealth(samples, rolled),
+    ...(critiques && { judge: judgeHealth(samples, critiques, overBudget) }),
+    ...(distillation && { distillation }),
+    ...(hasReference && { reference: referenceHealth(samples, update.tokenScope) }),
+    ...(gradients && { gradients }),
+    distillationWeight: distill?.weight ?? 0,
+    rolloutGap: updates[0]?.skipped === "empty" ? null : (updates[0]?.logRatioMaxAbs ?? null),
+    updates,
+    milliseconds,
+  };
+  if (context.run) await recordStep(context.run, metrics, samples);
+  return { step, metrics, groups, evaluations: [] };
+}
+
+function rolloutOptions(context: StepContext): Omit<RolloutOptions, "questions" | "step"> {
+  const { decoder, retriever, protocol, signal, onProgress } = context;
+  const { groupSize, sampling, seed, search } = context.settings;
+  return {
+    ...search,
+    decoder,
+    retriever,
+    protocol,
+    groupSize,
+    sampling,
+    seed,
+    signal,
+    ...(onProgress && { onProgress }),
+  };
+}
+
+async function checkStart(context: StepContext, trajectories: Trajectory[]): Promise<void> {
+  const { policy, settings, checked } = context;
+  if (checked === 0) return;
+  const { tolerance } = settings.startupCheck;
+  await checkLogProbs(policy, trajectories.slice(0, checked), tolerance, teacherOptions(context));
+}
+
+function score({ reward, policy }: StepContext, trajectory: Trajectory) {
+  return reward.score(rewardInput(trajectory, policy.tokenizer), trajectory.question.goldAnswers);
+}
+
+async function critique(
+  context: StepContext,
+  samples: readonly TrainingSample[],
+): Promise<CritiqueStatistics | undefined> {
+  const { judge, protocol, settings, signal } = context;
+  if (judge === undefined || settings.distillation === null) return undefined;
+  const { trajectoryScope, judgeSeesGold, judgeDeadline } = settings.distillation;
+  return critiqueSamples(samples, judge, {
+    scope: trajectoryScope,
+    seesGold: judgeSeesGold,
+    deadline: judgeDeadline,
+    decode: (tokens) => protocol.decode(tokens),
+    signal,
+  });
+}
+
+async function scoreReference(context: StepContext, samples: readonly TrainingSample[]): Promise<void> {
+  const { frozen } = context;
+  if (frozen === undefined) return;
+  const scored = samples.filter(({ reward }) => reward !== null);
+  const trajectories = scored.map(({ trajectory }) => trajectory);
+  const logProbs = await scorePlain(frozen, trajectories, teacherOptions(context));
+  for (const [i, sample] of scored.entries()) sample.referenceLogProbs = logProbs[i] as Float32Array;
+}
+
+function teacherOf(context: StepContext): Teacher | undefined {
+  const { frozen, protocol, settings } = context;
+  if (frozen === undefined || settings.distillation === null) return undefined;
+  return new Teacher(frozen, protocol, settings.distillation, teacherOptions(context));
+}
+
+function teacherOptions({ settings, signal }: StepContext): TeacherOptions {
+  const { sampling, microBatchTokens } = settings;
+  return { temperature: sampling.temperature, microBatchTokens: microBatchTokens ?? undefined, signal };
+}
+
+function updateOptions(context: StepContext, distill: DistillTerm | undefined): UpdateOptions {
+  const { policyTerm, kl, distillation, miniBatches, learningRate, optimizer } = context.settings;
+  return {
+    ...teacherOptions(context),
+    policyTerm,
+    kl: kl ?? undefined,
+    distill,
+    tokenScope: distillation?.tokenScope ?? "search",
+    miniBatches,
+    learningRate,
+    optimizer,
+    microBatchTokens: context.settings.microBatchTokens ?? undefined,
+  };
+}

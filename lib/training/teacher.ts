@@ -1,0 +1,91 @@
+import type { AbortOptions } from "../abort.js";
+import type { BoundProtocol } from "../agent/bound-protocol.js";
+import type { Trajectory } from "../agent/trajectory.js";
+import type { Policy } from "../policy/policy.js";
+import type { TrainingSample } from "./samples.js";
+
+/** Options of scoring. */
+export interface TeacherOptions extends AbortOptions {
+  /** That the trajectories were sampled with: a gap between two temperatures would be no gap between two contexts. */
+  temperature: number;
+  /** Tokens that are run together; no result depends on it. Default: the engine's. */
+  microBatchTokens?: number | undefined;
+}
+
+/** What {@link scoreHinted} returns. */
+export interface HintedScores {
+  /** By sample, as long as the trajectory's tokens. */
+  logProbs: Map<TrainingSample, Float32Array>;
+  /** Samples whose hinted context is longer than the budget; they have no entry. */
+  overBudget: number;
+}
+
+/**
+ * Log-probs of trajectories under a model, in the context that they were sampled in.
+ *
+ * @returns Per trajectory one log-prob per token of `tokens`, inserted ones included.
+ */
+export function scorePlain(
+  model: Pick<Policy, "score">,
+  trajectories: readonly Trajectory[],
+  options: TeacherOptions,
+): Promise<Float32Array[]> {
+  return scoreBehind(
+    model,
+    trajectories.map(({ promptTokens, tokens }) => ({ promptTokens, tokens })),
+    options,
+  );
+}
+
+/**
+ * Log-probs of trajectories under the teacher, which reads a hint at the start of the prompt.
+ *
+ * The trajectory's ids are appended to the hinted prompt as they were sampled, and log-probs are counted from the end
+ * of the prompt: the two contexts differ in the prompt alone. One pass gives them for all searches of a trajectory,
+ * since the hint stands before all of them. A context over the budget is left out, never cut.
+ *
+ * @param teacher - The frozen initial policy.
+ * @param hints - By sample.
+ * @param protocol - Builds the hinted prompts.
+ * @param maxTokens - The budget of prompt and trajectory together.
+ */
+export async function scoreHinted(
+  teacher: Pick<Policy, "score">,
+  hints: ReadonlyMap<TrainingSample, string>,
+  protocol: Pick<BoundProtocol, "promptTokens">,
+  maxTokens: number,
+  options: TeacherOptions,
+): Promise<HintedScores> {
+  const contexts = [...hints].map(([sample, hint]) => {
+    const { question, tokens } = sample.trajectory;
+    return { sample, promptTokens: protocol.promptTokens(question.question, hint), tokens };
+  });
+  const fitting = contexts.filter(
+    ({ promptTokens, tokens }) => promptTokens.length + tokens.length <= maxTokens,
+  );
+  const scores = await scoreBehind(teacher, fitting, options);
+  return {
+    logProbs: new Map(fitting.map(({ sample }, i) => [sample, scores[i] as Float32Array])),
+    overBudget: contexts.length - fitting.length,
+  };
+}
+
+async function scoreBehind(
+  model: Pick<Policy, "score">,
+  contexts: readonly { promptTokens: Int32Array; tokens: Int32Array }[],
+  { temperature, microBatchTokens, signal }: TeacherOptions,
+): Promise<Float32Array[]> {
+  if (contexts.length === 0) return [];
+  const sequences = contexts.map(({ promptTokens, tokens }) => {
+    const whole = new Int32Array(promptTokens.length + tokens.length);
+    whole.set(promptTokens);
+    whole.set(tokens, promptTokens.length);
+    return { tokens: whole, first: Math.max(1, promptTokens.length) };
+  });
+  const scored = await model.score(sequences, {
+    temperature,
+    ...(microBatchTokens === undefined ? {} : { microBatchTokens }),
+    signal,
+  });
+  return scored.map(({ logProbs }, i) => logProbs.slice(contexts[i]?.promptTokens.length));
+}

@@ -1,0 +1,90 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { AbortOptions } from "../abort.js";
+import type { SamplerCursor } from "../data/sampler.js";
+import { HindsearchError } from "../errors.js";
+import type { Policy } from "../policy/policy.js";
+
+/** Where a training run stands, beside weights and moments. Random numbers are counted, so there is no other state. */
+export interface TrainerState {
+  /** Training steps done. */
+  step: number;
+  /** Of the question sampler. */
+  cursor: SamplerCursor;
+  /** Updates skipped in a row for a gradient that is not finite. */
+  skippedInARow: number;
+  /** What tells the initial policy from others: its log-probs of a fixed text; `null` where no copy of it is kept. */
+  fingerprint: number[] | null;
+}
+
+const VERSION = 1;
+
+/**
+ * Writes a checkpoint: `model/`, a folder that transformers and vLLM can load; `optimizer.safetensors`, master weights
+ * and moments; `trainer.json`.
+ */
+export async function saveTrainer(
+  folder: string,
+  policy: Policy,
+  state: TrainerState,
+  options: AbortOptions,
+): Promise<void> {
+  await policy.save(join(folder, "model"), options);
+  await policy.saveOptimizer(join(folder, "optimizer.safetensors"), options);
+  await writeFile(
+    join(folder, "trainer.json"),
+    `${JSON.stringify({ version: VERSION, ...state }, null, 2)}\n`,
+  );
+}
+
+/**
+ * Reads a checkpoint into a policy.
+ *
+ * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if the state is damaged or the optimizer file is of another model.
+ */
+export async function loadTrainer(
+  folder: string,
+  policy: Policy,
+  options: AbortOptions,
+): Promise<TrainerState> {
+  const file = join(folder, "trainer.json");
+  let state: Partial<TrainerState & { version: number }>;
+  try {
+    state = JSON.parse(await readFile(file, "utf8"));
+  } catch (cause) {
+    throw new HindsearchError("INVALID_CHECKPOINT", `${file} cannot be read as JSON.`, { cause });
+  }
+  const { version, step, cursor, skippedInARow, fingerprint = null } = state;
+  if (version !== VERSION || !Number.isSafeInteger(step) || !cursor || !Number.isSafeInteger(skippedInARow)) {
+    throw new HindsearchError(
+      "INVALID_CHECKPOINT",
+      `${file} is not the state of a trainer of version ${VERSION}; found version ${version}.`,
+    );
+  }
+  await policy.loadOptimizer(join(folder, "optimizer.safetensors"), options);
+  return { step: Number(step), cursor, skippedInARow: Number(skippedInARow), fingerprint };
+}
+
+/**
+ * Log-probs of a fixed text under a policy: another initial policy has others.
+ *
+ * @param tokens - At least two.
+ */
+export async function fingerprintOf(policy: Policy, tokens: Int32Array): Promise<number[]> {
+  const [scored] = await policy.score([{ tokens }]);
+  return Array.from(scored?.logProbs ?? []);
+}
+
+/**
+ * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if the run started from another policy than this one.
+ */
+export function checkFingerprint(stored: number[] | null, found: number[] | null): void {
+  if (stored === null || found === null) return;
+  if (stored.length === found.length && stored.every((value, i) => value === found[i])) return;
+  throw new HindsearchError(
+    "INVALID_CHECKPOINT",
+    "The policy is not the one that this run started from, so it cannot be its teacher and reference: its log-probs of " +
+      "the first question's prompt differ from those in the checkpoint. To resume, load the initial model with the " +
+      "same compute type; the trained weights come from the checkpoint.",
+  );
+}

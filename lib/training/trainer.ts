@@ -1,0 +1,258 @@
+import { throwIfAborted } from "../abort.js";
+import { BoundProtocol } from "../agent/bound-protocol.js";
+import { searchR1 } from "../agent/protocol.js";
+import type { Question } from "../data/question.js";
+import { QuestionSampler } from "../data/sampler.js";
+import { HindsearchError } from "../errors.js";
+import { evaluate } from "../evaluation/evaluate.js";
+import type { Decoder } from "../policy/decoder.js";
+import type { Policy } from "../policy/policy.js";
+import { exactMatchReward, type Reward } from "../reward/reward.js";
+import { RunDirectory } from "../runs/run.js";
+import type { EvaluationMode, HindSearchOptions } from "./options.js";
+import { runPlan } from "./plan.js";
+import { recordEvaluation, type TrainingEvaluation, type TrainingStepResult } from "./record.js";
+import { needsTeacher, resolveSettings, type TrainerSettings } from "./settings.js";
+import { type StepContext, trainingStep } from "./step.js";
+import {
+  checkFingerprint,
+  fingerprintOf,
+  loadTrainer,
+  saveTrainer,
+  type TrainerState,
+} from "./trainer-state.js";
+import { countSkipped } from "./update.js";
+
+/**
+ * Trains a policy to search: GRPO on rollouts with the search engine in the loop, plus the HindSearch term
+ * (arXiv:2608.01597). Without a judge, or with `distillation: false`, it is plain GRPO.
+ *
+ * It is iterated over, one typed result per training step, and does nothing between two of them. The policy is changed
+ * in place. With a `runFolder`, `N steps = k steps, a kill, resume, N - k steps`, bit for bit (the judge permitting).
+ *
+ * @example
+ * ```ts
+ * const trainer = new HindSearchTrainer({ policy, retriever, judge, questions, steps: 300 });
+ * for await (const { step, metrics } of trainer) console.log(step, metrics.rollout.reward);
+ * ```
+ */
+export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
+  /** All numbers and switches with their defaults filled in. */
+  readonly settings: TrainerSettings;
+  readonly #options: HindSearchOptions;
+  readonly #protocol: BoundProtocol;
+  readonly #reward: Reward;
+  #running = false;
+
+  /**
+   * @param options - See {@link HindSearchOptions}.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`: values out of range, sampling that cannot be trained with, options
+   * without effect, evaluation questions among the training questions.
+   */
+  constructor(options: HindSearchOptions) {
+    this.settings = resolveSettings(options);
+    this.#options = options;
+    this.#protocol = new BoundProtocol(options.protocol ?? searchR1(), options.policy);
+    this.#reward = options.reward ?? exactMatchReward();
+    refuseLeaks(options.questions, options.evaluation?.questions ?? []);
+    if (options.resume && options.runFolder === undefined) {
+      throw new HindsearchError("INVALID_ARGUMENT", "resume needs the runFolder of the run to go on with.");
+    }
+  }
+
+  /** What will be computed by which weights, in words. */
+  plan(): string {
+    return runPlan(this.#options, this.settings, this.#reward);
+  }
+
+  /**
+   * Runs the steps. Ending the loop early releases what the trainer holds; the policy keeps its weights.
+   *
+   * @throws {@link HindsearchError} `ABORTED`; `LOG_PROB_MISMATCH` from the check at the start; `RETRIEVAL_FAILED` in an
+   * outage; `NON_FINITE`; `IO`, `INVALID_CHECKPOINT` around the run folder; `INVALID_ARGUMENT` if it is running already.
+   */
+  async *[Symbol.asyncIterator](): AsyncGenerator<TrainingStepResult, void> {
+    if (this.#running) {
+      throw new HindsearchError("INVALID_ARGUMENT", "This trainer is running already; make another one.");
+    }
+    this.#running = true;
+    const { policy, signal } = this.#options;
+    let frozen: Policy | undefined;
+    let decoder: Decoder | undefined;
+    try {
+      throwIfAborted(signal);
+      const run = await this.#openRun();
+      frozen = needsTeacher(this.settings) ? await policy.snapshot() : undefined;
+      const questions = new QuestionSampler(this.#options.questions, { seed: this.settings.seed });
+      const state = await this.#startState(run, questions, frozen);
+      decoder = await policy.createDecoder(this.#options.decoder);
+      yield* this.#steps(state, { run, frozen, decoder, questions });
+    } finally {
+      decoder?.dispose();
+      frozen?.dispose();
+      this.#running = false;
+    }
+  }
+
+  /**
+   * Evaluates the policy as it is now.
+   *
+   * @param mode - How to decode.
+   * @param decoder - Of the policy; one is made if there is none.
+   */
+  async evaluate(mode: EvaluationMode, decoder?: Decoder) {
+    const { evaluation, policy, retriever, signal } = this.#options;
+    if (evaluation === undefined) {
+      throw new HindsearchError(
+        "INVALID_ARGUMENT",
+        "This trainer has no evaluation questions; give `evaluation`.",
+      );
+    }
+    const own = decoder === undefined ? await policy.createDecoder(this.#options.decoder) : undefined;
+    try {
+      return await evaluate({
+        ...this.settings.search,
+        decoder: decoder ?? (own as Decoder),
+        retriever: evaluation.retriever ?? retriever,
+        protocol: this.#protocol,
+        questions: evaluation.questions,
+        sampling: mode === "greedy" ? { temperature: 0 } : this.settings.sampling,
+        seed: this.settings.seed,
+        signal,
+      });
+    } finally {
+      own?.dispose();
+    }
+  }
+
+  async *#steps(
+    start: TrainerState,
+    parts: Pick<StepContext, "run" | "frozen" | "decoder" | "questions">,
+  ): AsyncGenerator<TrainingStepResult, void> {
+    const { run, decoder, questions } = parts;
+    const { steps, startupCheck, maxSkippedUpdates } = this.settings;
+    let { skippedInARow } = start;
+    for (let step = start.step; step < steps; step++) {
+      const evaluations = step === 0 ? await this.#evaluateAt(0, step, decoder, run) : [];
+      const checked = step === start.step ? startupCheck.trajectories : 0;
+      const result = await trainingStep(this.#context({ ...parts, checked }, step), step);
+      if (step === start.step) this.#warnIfSilent(result);
+      skippedInARow = countSkipped(skippedInARow, result.metrics.updates, maxSkippedUpdates);
+      evaluations.push(...(await this.#evaluateAt(step + 1, step, decoder, run)));
+      const state = { ...start, step: step + 1, cursor: questions.cursor, skippedInARow };
+      const checkpoint = await this.#checkpointAt(state, run);
+      yield { ...result, evaluations, ...(checkpoint && { checkpoint }) };
+    }
+  }
+
+  #context(
+    parts: Pick<StepContext, "run" | "frozen" | "decoder" | "questions" | "checked">,
+    step: number,
+  ): StepContext {
+    const { policy, retriever, judge, signal, onProgress } = this.#options;
+    return {
+      ...parts,
+      policy,
+      retriever,
+      judge,
+      protocol: this.#protocol,
+      reward: this.#reward,
+      settings: this.settings,
+      signal,
+      ...(onProgress && { onProgress: (progress) => onProgress({ ...progress, step }) }),
+    };
+  }
+
+  async #evaluateAt(
+    stepsDone: number,
+    step: number,
+    decoder: Decoder,
+    run: RunDirectory | undefined,
+  ): Promise<TrainingEvaluation[]> {
+    const { steps, evaluateEvery, evaluationModes } = this.settings;
+    const due = stepsDone % evaluateEvery === 0 || stepsDone === steps;
+    if (this.#options.evaluation === undefined || !due) return [];
+    const evaluations: TrainingEvaluation[] = [];
+    for (const mode of evaluationModes) {
+      const evaluation = { stepsDone, mode, report: await this.evaluate(mode, decoder) };
+      if (run) await recordEvaluation(run, step, evaluation);
+      evaluations.push(evaluation);
+    }
+    return evaluations;
+  }
+
+  async #checkpointAt(state: TrainerState, run: RunDirectory | undefined) {
+    const { steps, checkpointEvery, keepCheckpoints } = this.settings;
+    const due = checkpointEvery > 0 && (state.step % checkpointEvery === 0 || state.step === steps);
+    if (run === undefined || !due) return undefined;
+    const { policy, signal } = this.#options;
+    const written = await run.checkpoint(state.step, (folder) =>
+      saveTrainer(folder, policy, state, { signal }),
+    );
+    await run.checkpoints.prune(keepCheckpoints);
+    return written;
+  }
+
+  async #openRun(): Promise<RunDirectory | undefined> {
+    const { runFolder, resume = false, onWarning } = this.#options;
+    if (runFolder === undefined) return undefined;
+    if (!resume || !(await RunDirectory.exists(runFolder))) {
+      return RunDirectory.create(runFolder, this.settings, onWarning);
+    }
+    const run = await RunDirectory.open(runFolder, onWarning);
+    const before = (await run.config()) as Record<string, unknown>;
+    const now = JSON.parse(JSON.stringify(this.settings)) as Record<string, unknown>;
+    const changed = Object.keys(now).filter(
+      (key) => JSON.stringify(now[key]) !== JSON.stringify(before[key]),
+    );
+    if (changed.length > 0)
+      this.#warn(`The run goes on with other settings than it started with: ${changed.join(", ")}.`);
+    return run;
+  }
+
+  async #startState(
+    run: RunDirectory | undefined,
+    questions: QuestionSampler,
+    frozen: Policy | undefined,
+  ): Promise<TrainerState> {
+    const { policy, signal } = this.#options;
+    const [first] = this.#options.questions;
+    const probe = this.#protocol.promptTokens(first?.question ?? "");
+    const fingerprint = frozen && run ? await fingerprintOf(frozen, probe) : null;
+    const latest = await run?.checkpoints.latest();
+    await run?.rewind(latest?.step ?? 0);
+    if (latest === undefined) return { step: 0, cursor: questions.cursor, skippedInARow: 0, fingerprint };
+    const state = await loadTrainer(latest.folder, policy, { signal });
+    checkFingerprint(state.fingerprint, fingerprint);
+    questions.restore(state.cursor);
+    return { ...state, fingerprint };
+  }
+
+  #warnIfSilent({ groups, metrics }: TrainingStepResult): void {
+    const { answered } = metrics.rollout.statuses;
+    if (answered > 0 || groups.length === 0) return;
+    const { open, close } = this.#protocol.protocol.tags.answer;
+    this.#warn(
+      `No trajectory of the first batch answered between ${open} and ${close}. Does the prompt ask for these tags, and ` +
+        "are the length limits wide enough? Without answers there is no reward.",
+    );
+  }
+
+  #warn(message: string): void {
+    (this.#options.onWarning ?? ((text) => process.emitWarning(text, "HindsearchWarning")))(message);
+  }
+}
+
+/** Gold answers of evaluation questions must not reach the judge, and what was trained on is no test. */
+function refuseLeaks(training: readonly Question[], evaluation: readonly Question[]): void {
+  const key = ({ question }: Question) => question.trim().toLowerCase();
+  const seen = new Set(training.map(key));
+  const leaked = evaluation.filter((question) => seen.has(key(question)));
+  if (leaked.length === 0) return;
+  throw new HindsearchError(
+    "INVALID_ARGUMENT",
+    `${leaked.length} of ${evaluation.length} evaluation questions are among the training questions, the first is ` +
+      `"${leaked[0]?.question}". Take them out of one of the two sets: their gold answers would reach the judge, and the ` +
+      "score would say nothing.",
+  );
+}

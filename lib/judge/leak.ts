@@ -107,9 +107,12 @@ function findAnswers(
     .flatMap((gold) => find(text, gold));
 }
 
-/** The words of `normalizeAnswer`, which neither joins nor reorders what stands between white space. */
+/**
+ * The words of `normalizeAnswer`, which neither joins nor reorders what stands between white space. Punctuation around
+ * a word is no part of it, so that a redacted sentence keeps its end.
+ */
 function normalizedWords(text: string): Word[] {
-  return [...text.matchAll(/\S+/g)].flatMap(({ 0: word, index }) =>
+  return [...text.matchAll(/[\p{L}\p{N}](?:\S*[\p{L}\p{N}\p{M}])?/gu)].flatMap(({ 0: word, index }) =>
     normalizeAnswer(word)
       .split(" ")
       .filter((form) => form !== "")

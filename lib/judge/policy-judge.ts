@@ -33,6 +33,8 @@ export interface PolicyJudgeOptions extends Omit<ParseOptions, "tokenizer">, Jud
   decoder?: DecoderOptions | undefined;
 }
 
+const DEFAULT_MAX_TOKENS = 256;
+
 /**
  * A judge that is a frozen local model, decoded by the same engine as the policy. Concurrent critiques are written in one
  * batch; what is written depends on trajectory, settings and seed alone, never on the batch or the order.
@@ -81,7 +83,7 @@ export class PolicyJudge implements Judge {
   }
 
   async #judge(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {
-    const { policy, tokenizer = policy.tokenizer, maxTokens = 256 } = this.#options;
+    const { policy, tokenizer = policy.tokenizer, maxTokens = DEFAULT_MAX_TOKENS } = this.#options;
     const ask = (messages: readonly JudgeMessage[], budget: number) => this.#ask(messages, budget, signal);
     try {
       const parse = { ...this.#options, tokenizer };
@@ -94,14 +96,22 @@ export class PolicyJudge implements Judge {
 
   async #ask(
     messages: readonly JudgeMessage[],
-    maxNewTokens: number,
+    budget: number,
     signal: AbortSignal | undefined,
   ): Promise<ModelReply> {
-    const { policy, temperature = 0, seed = 0 } = this.#options;
+    const { policy, temperature = 0, seed = 0, maxTokens = DEFAULT_MAX_TOKENS } = this.#options;
     const prompt = this.#encode(messages);
-    const options = { temperature, seed, maxNewTokens, stream: streamOf(prompt) };
+    const room = policy.config.maxPositions - prompt.length;
+    if (room < maxTokens) {
+      throw new HindsearchError(
+        "CONTEXT_FULL",
+        `A prompt of ${prompt.length} tokens leaves no room for a reply of ${maxTokens} in the judge's ` +
+          `${policy.config.maxPositions} positions; show less with maxPassageLength and its like.`,
+      );
+    }
+    const options = { temperature, seed, maxNewTokens: Math.min(budget, room), stream: streamOf(prompt) };
     const { reason, tokens, error } = await this.#writer.write(prompt, options, signal);
-    if (reason === "failed") throw new HindsearchError("NON_FINITE", error ?? "the engine could not go on");
+    if (reason === "failed") throw new HindsearchError("NON_FINITE", error ?? "The engine could not go on.");
     const finish = reason === "length" || reason === "context" ? "length" : "stop";
     return { text: policy.tokenizer.decode(tokens), finish };
   }

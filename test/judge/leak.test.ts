@@ -53,7 +53,7 @@ describe("not found", () => {
 
 describe("redacted", () => {
   test.each([
-    ["Search Paris, then the mayor of Paris.", ["Paris"], "Search the answer then the mayor of the answer"],
+    ["Search Paris, then the mayor of Paris.", ["Paris"], "Search the answer, then the mayor of the answer."],
     ["Ask Obama's wife", ["Obama"], "Ask the answer's wife"],
     ["Search New York City maps", ["New York", "New York City"], "Search the answer maps"],
     ["Nothing here", ["Paris"], "Nothing here"],

@@ -153,9 +153,9 @@ void Engine::wake() {
   state_->changed.notify_one();
 }
 
-// Nobody joins the thread and nobody frees its state: a process may exit while a job is running, and
-// a destructor that joined would wait for that job, in an order of static destructors that nobody
-// controls. A process that ends takes its threads with it.
+// Nobody joins the thread and nobody frees its state: a process may exit while a job is running,
+// and a destructor that joined would wait for that job, in an order of static destructors that
+// nobody controls. A process that ends takes its threads with it.
 Engine& engine() {
   static Engine instance;
   return instance;

@@ -1,52 +1,13 @@
 #include "native/rollout/decoder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <iterator>
-#include <span>
-#include <unordered_map>
+#include <string>
 #include <utility>
 
 #include "native/core/error.h"
-#include "native/core/random.h"
-#include "native/rollout/decoder_arguments.h"
-#include "native/rollout/page_pool.h"
-#include "native/rollout/scheduler.h"
-#include "native/rollout/sequence.h"
+#include "native/rollout/decoder_state.h"
 
 namespace hindsearch {
-
-struct Decoder::State {
-  State(std::shared_ptr<Model> m, const DecoderOptions& options, TokenBytes b);
-
-  Sequence& find(const char* where, SequenceId id);
-  void begin_segment(Sequence& sequence, SegmentOptions options);
-  void notice_new_weights();
-  void sample();
-  void append(Sequence& sequence, Token token, float log_prob);
-  void finish_text();
-  SegmentResult& finish(Sequence& sequence, FinishReason reason);
-
-  const std::shared_ptr<Model> model;
-  const TokenBytes bytes;
-  const Token token_limit;
-  PagePool pool;
-  const SequenceLimits limits;
-  Scheduler scheduler;
-  std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
-  SequenceId next_id = 1;
-  std::uint64_t version;  // of the weights that filled the cache
-  std::int64_t steps = 0, generated = 0;
-  std::vector<SegmentResult> results;  // not yet reported
-
-  // Buffers of one step, reused.
-  DecodeBatch batch;
-  std::unique_ptr<Buffer> logits;   // [max_batch, token_limit]
-  std::vector<Sampling> sampling;   // [sampled] each
-  std::vector<double> uniforms;
-  std::vector<Token> drawn;
-  std::vector<float> log_probs;
-};
 
 namespace {
 
@@ -54,11 +15,6 @@ namespace {
 const Model& checked(const Model* model, const DecoderOptions& options, const TokenBytes& bytes) {
   check_decoder(model, options, bytes);
   return *model;
-}
-
-std::span<const std::uint8_t> bytes_of(const TokenBytes& table, Token token) {
-  const auto id = static_cast<std::size_t>(token);
-  return std::span(table.bytes).subspan(table.offsets[id], table.offsets[id + 1] - table.offsets[id]);
 }
 
 }  // namespace
@@ -157,9 +113,10 @@ void Decoder::extend(SequenceId id, const std::vector<Token>& tokens, SegmentOpt
   State& s = *state_;
   Sequence& sequence = s.find("extend", id);
   if (sequence.phase != Phase::waiting) {
-    throw Error(code::kInvalidArgument, "extend: sequence " + std::to_string(id) +
-                                            " is still decoding; extend it when it has reported, or "
-                                            "cancel it first");
+    throw Error(code::kInvalidArgument,
+                "extend: sequence " + std::to_string(id) +
+                    " is still decoding; extend it when it has reported, or "
+                    "cancel it first");
   }
   check_tokens("extend", tokens, s.token_limit);
   check_segment("extend", options, s.token_limit);
@@ -191,95 +148,6 @@ void Decoder::release(SequenceId id) {
   s.scheduler.release(s.find("release", id));
   s.sequences.erase(id);
   std::erase_if(s.results, [id](const SegmentResult& result) { return result.sequence == id; });
-}
-
-bool Decoder::step(std::vector<SegmentResult>& finished) {
-  State& s = *state_;
-  s.notice_new_weights();
-  s.scheduler.admit();
-  s.scheduler.plan(s.batch);
-  const bool ran = !s.batch.rows.empty();
-  if (ran) {
-    s.model->forward_cached(s.batch.tokens, s.batch.positions, s.batch.rows, s.pool.view(),
-                            s.batch.logit_rows, s.logits->data());
-    s.scheduler.advance(s.batch);
-    ++s.steps;
-    s.sample();
-  }
-  s.finish_text();
-  const bool reported = !s.results.empty();
-  std::move(s.results.begin(), s.results.end(), std::back_inserter(finished));
-  s.results.clear();
-  return ran || reported;
-}
-
-// Keys and values never outlive the weights that made them: the next steps run the tokens again.
-void Decoder::State::notice_new_weights() {
-  if (version == model->version()) return;
-  version = model->version();
-  pool.forget();
-  for (auto& [id, sequence] : sequences) sequence->cached = 0;
-}
-
-void Decoder::State::sample() {
-  const std::size_t n = batch.sampled.size();
-  sampling.resize(n);
-  uniforms.resize(n);
-  drawn.resize(n);
-  log_probs.resize(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    const Sequence& sequence = *batch.sampled[i];
-    sampling[i] = sequence.options.sampling;
-    uniforms[i] = uniform(sequence.key.seed, sequence.key.stream,
-                          static_cast<std::uint64_t>(sequence.size()));
-  }
-  if (n == 0) return;
-  model->backend().sample(logits->data(), static_cast<std::int64_t>(n), token_limit, sampling.data(),
-                          uniforms.data(), drawn.data(), log_probs.data());
-  for (std::size_t i = 0; i < n; ++i) append(*batch.sampled[i], drawn[i], log_probs[i]);
-}
-
-void Decoder::State::append(Sequence& sequence, Token token, float log_prob) {
-  if (!std::isfinite(log_prob)) {
-    finish(sequence, FinishReason::failed).error =
-        "sequence " + std::to_string(sequence.id) + ", position " + std::to_string(sequence.size()) +
-        ": the log-prob of the next token is " + std::to_string(log_prob) +
-        "; the weights or the activations of the tokens before it are not finite";
-    return;
-  }
-  if (sequence.generated() == 0) sequence.first_version = version;
-  sequence.last_version = version;
-  sequence.tokens.push_back(token);
-  sequence.log_probs.push_back(log_prob);
-  ++generated;
-
-  const StopMatch stop = sequence.stops.push(bytes_of(bytes, token));
-  const std::vector<Token>& ends = sequence.options.end_tokens;
-  if (stop.index >= 0) {
-    SegmentResult& result = finish(sequence, FinishReason::stop);
-    result.stop_index = stop.index;
-    result.overhang = stop.overhang;
-  } else if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
-    finish(sequence, FinishReason::end_token);
-  } else if (sequence.generated() == sequence.options.max_new_tokens) {
-    finish(sequence, FinishReason::length);
-  } else if (sequence.generated() == sequence.most_new) {
-    finish(sequence, FinishReason::context);
-  }
-}
-
-// Segments that generate nothing are over when their text is in the cache.
-void Decoder::State::finish_text() {
-  const std::vector<Sequence*>& running = scheduler.running();
-  for (std::size_t i = 0; i < running.size();) {
-    Sequence& sequence = *running[i];
-    if (sequence.decodes() || sequence.cached < sequence.size()) {
-      ++i;
-      continue;
-    }
-    const bool full = sequence.options.max_new_tokens > 0;
-    finish(sequence, full ? FinishReason::context : FinishReason::ready);  // leaves `running`
-  }
 }
 
 SegmentResult& Decoder::State::finish(Sequence& sequence, FinishReason reason) {
@@ -324,7 +192,8 @@ std::size_t Decoder::bytes() const {
                       s.bytes.bytes.size() + s.bytes.offsets.size() * sizeof(std::uint32_t);
   for (const auto& [id, sequence] : s.sequences) {
     total += sizeof(Sequence) + sequence->tokens.capacity() * sizeof(Token) +
-             sequence->log_probs.capacity() * sizeof(float) + sequence->pages.capacity() * sizeof(Page);
+             sequence->log_probs.capacity() * sizeof(float) +
+             sequence->pages.capacity() * sizeof(Page);
   }
   return total;
 }

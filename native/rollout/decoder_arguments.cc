@@ -37,7 +37,8 @@ void check_sampling(const char* where, const Sampling& sampling) {
     refuse(where, "topK is " + std::to_string(sampling.top_k) + ", expected 0 (off) or more");
   }
   if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
-    refuse(where, "topP is " + std::to_string(sampling.top_p) + ", expected more than 0, up to 1 (off)");
+    refuse(where,
+           "topP is " + std::to_string(sampling.top_p) + ", expected more than 0, up to 1 (off)");
   }
   if (!(sampling.min_p >= 0 && sampling.min_p <= 1)) {
     refuse(where, "minP is " + std::to_string(sampling.min_p) + ", expected 0 (off) to 1");
@@ -50,8 +51,8 @@ void check_decoder(const Model* model, const DecoderOptions& options, const Toke
   if (model == nullptr) refuse("decoder", "there is no model");
   const std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (options.cache_tokens < 1 || options.cache_tokens > most * kPageTokens) {
-    refuse("decoder", "cacheTokens is " + std::to_string(options.cache_tokens) + ", expected 1 to " +
-                          std::to_string(most * kPageTokens));
+    refuse("decoder", "cacheTokens is " + std::to_string(options.cache_tokens) +
+                          ", expected 1 to " + std::to_string(most * kPageTokens));
   }
   if (options.max_batch < 1) {
     refuse("decoder", "maxBatch is " + std::to_string(options.max_batch) + ", expected 1 or more");
@@ -78,8 +79,9 @@ void check_segment(const char* where, const SegmentOptions& options, Token limit
   }
   for (std::size_t i = 0; i < options.end_tokens.size(); ++i) {
     if (options.end_tokens[i] >= 0 && options.end_tokens[i] < limit) continue;
-    refuse(where, "endTokens[" + std::to_string(i) + "] is " + std::to_string(options.end_tokens[i]) +
-                      ", outside the tokenizer's ids [0, " + std::to_string(limit) + ")");
+    refuse(where, "endTokens[" + std::to_string(i) + "] is " +
+                      std::to_string(options.end_tokens[i]) + ", outside the tokenizer's ids [0, " +
+                      std::to_string(limit) + ")");
   }
   if (options.max_new_tokens < 0) {
     refuse(where,
@@ -101,8 +103,8 @@ void check_reserve(const char* where, std::int64_t text, std::int64_t max_new_to
   }
   if (reserve < needed) {
     refuse(where, "reserve is " + std::to_string(reserve) + ", expected at least the " +
-                      std::to_string(text) + " tokens of text and " + std::to_string(max_new_tokens) +
-                      " of maxNewTokens");
+                      std::to_string(text) + " tokens of text and " +
+                      std::to_string(max_new_tokens) + " of maxNewTokens");
   }
 }
 

@@ -1,8 +1,8 @@
 // The cache of keys and values: pages that sequences hold, share and give back.
 //
-// A page knows how many of its lanes hold keys and values of the present weights. All sequences that
-// share a page agree on the tokens in it, so whoever fills it fills it for all, and after a change of
-// weights nothing but these counts has to be forgotten.
+// A page knows how many of its lanes hold keys and values of the present weights. All sequences
+// that share a page agree on the tokens in it, so whoever fills it fills it for all, and after a
+// change of weights nothing but these counts has to be forgotten.
 #pragma once
 
 #include <cstdint>

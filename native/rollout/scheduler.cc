@@ -106,7 +106,8 @@ std::int64_t Scheduler::missing_pages(const Sequence& sequence) const {
 
 // Nothing runs, so no page will come free by itself, and the head of the queue does not fit. Pages
 // that only queued forks hold, to share them one day, must not stand in its way: they are given up
-// (those forks run their text again), first the others', then its own too. False if that is no help.
+// (those forks run their text again), first the others', then its own too. False if that is no
+// help.
 bool Scheduler::make_room(Sequence& head) {
   std::vector<std::int32_t> queued_holders(static_cast<std::size_t>(pool_.total()));
   std::int64_t alone = 0;  // pages with queued holders only
@@ -180,8 +181,8 @@ void Scheduler::plan(DecodeBatch& batch) {
   }
 }
 
-// Moves `cached` over rows that others have filled. False if another sequence of this step is filling
-// the next one.
+// Moves `cached` over rows that others have filled. False if another sequence of this step is
+// filling the next one.
 bool Scheduler::catch_up(Sequence& sequence) {
   const std::int32_t end = sequence.decodes() ? sequence.size() - 1 : sequence.size();
   sequence.cached = std::min(sequence.cached, end);
@@ -198,14 +199,15 @@ bool Scheduler::catch_up(Sequence& sequence) {
   return true;
 }
 
-// Once all full pages are there, copies what the next one has in common. False if another sequence of
-// this step is about to fill it, or what it is copied from; if nobody is (it was cancelled), the rows
-// are run here.
+// Once all full pages are there, copies what the next one has in common. False if another sequence
+// of this step is about to fill it, or what it is copied from; if nobody is (it was cancelled), the
+// rows are run here.
 bool Scheduler::take_partial(Sequence& sequence) {
   PartialPage& partial = sequence.partial;
   if (partial.page < 0 || sequence.cached < partial.index * kPageTokens) return true;
   const Page own = sequence.pages[static_cast<std::size_t>(partial.index)];
-  // A fork of this sequence may have been faster, and has filled more of the page than the copy would.
+  // A fork of this sequence may have been faster, and has filled more of the page than the copy
+  // would.
   if (pool_.filled(own) < partial.lanes) {
     if (pool_.filled(partial.page) >= partial.lanes) {
       pool_.copy(partial.page, own, partial.lanes);
@@ -249,8 +251,8 @@ void Scheduler::advance(const DecodeBatch& batch) {
       pool_.set_filled(page, std::min(end - i * kPageTokens, kPageTokens));
     }
     counts_.repeated += std::max(0, std::min(end, sequence.seen) - first);
-    counts_.prompt += std::max(
-        0, std::min(end, sequence.boundary) - std::max({first, sequence.text_start, sequence.seen}));
+    counts_.prompt += std::max(0, std::min(end, sequence.boundary) -
+                                      std::max({first, sequence.text_start, sequence.seen}));
     sequence.cached = end;
     sequence.seen = std::max(sequence.seen, end);
   }

@@ -1,13 +1,13 @@
 // Decides which sequences are in the batch, who holds which pages, and which rows a step runs.
 //
 // Admission. A sequence enters the batch with pages for all the tokens it may ever hold, so nothing
-// admitted ever waits for memory. Those that already have their pages (extended ones) go first: they
-// are the ones that give pages back. New ones are admitted in the order in which they came.
+// admitted ever waits for memory. Those that already have their pages (extended ones) go first:
+// they are the ones that give pages back. New ones are admitted in the order in which they came.
 //
-// Sharing. A fork shares all full pages before its last token of text, copies what the next page has
-// in common, and runs that last token again for its logits. Who fills a shared page is settled anew in
-// every step: the first in the batch that needs it; the others wait for the next step and find it
-// filled. So it does not matter who is cancelled or released while a prompt is under way.
+// Sharing. A fork shares all full pages before its last token of text, copies what the next page
+// has in common, and runs that last token again for its logits. Who fills a shared page is settled
+// anew in every step: the first in the batch that needs it; the others wait for the next step and
+// find it filled. So it does not matter who is cancelled or released while a prompt is under way.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ class Scheduler {
  public:
   Scheduler(PagePool& pool, std::int32_t max_batch, std::int32_t prefill_tokens);
 
-  void enqueue(Sequence& sequence);                        // a waiting one, to decode on
-  void enqueue_fork(Sequence& child, Sequence& parent);    // a new one with the text of `parent`
-  void withdraw(Sequence& sequence);                       // out of batch or queue; now waiting
-  void release(Sequence& sequence);                        // that, and its pages are given back
+  void enqueue(Sequence& sequence);                      // a waiting one, to decode on
+  void enqueue_fork(Sequence& child, Sequence& parent);  // a new one with the text of `parent`
+  void withdraw(Sequence& sequence);                     // out of batch or queue; now waiting
+  void release(Sequence& sequence);                      // that, and its pages are given back
 
   void admit();
   // Chooses the rows of the next step.

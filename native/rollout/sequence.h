@@ -31,15 +31,15 @@ struct Sequence {
   std::int32_t boundary = 0;
 
   Phase phase = Phase::waiting;
-  bool admitted = false;         // holds pages for all of `reserve`
-  std::vector<Page> pages;       // before admission: the full pages it shares, if any
+  bool admitted = false;    // holds pages for all of `reserve`
+  std::vector<Page> pages;  // before admission: the full pages it shares, if any
   PartialPage partial;
-  Sequence* source = nullptr;    // queued before this one; what to share pages with once it has some
-  std::int32_t cached = 0;       // rows whose keys and values are there
-  std::int32_t seen = 0;         // rows that ever were, for the counters
+  Sequence* source = nullptr;  // queued before this one; what to share pages with once it has some
+  std::int32_t cached = 0;     // rows whose keys and values are there
+  std::int32_t seen = 0;       // rows that ever were, for the counters
 
   SegmentOptions options;
-  std::int32_t most_new = 0;     // tokens this segment may generate: max_new_tokens, or what is left
+  std::int32_t most_new = 0;  // tokens this segment may generate: max_new_tokens, or what is left
   StopMatcher stops;
   std::vector<float> log_probs;  // [tokens.size() - boundary]
   std::uint64_t first_version = 0, last_version = 0;

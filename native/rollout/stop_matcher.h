@@ -27,8 +27,8 @@ class StopMatcher {
 
   std::vector<std::string> stops_;
   std::size_t longest_ = 0;
-  // The bytes since the last wall that may still belong to a stop string. A handful of stops needs no
-  // automaton: a token has few bytes, and the last byte of a stop string seldom agrees.
+  // The bytes since the last wall that may still belong to a stop string. A handful of stops needs
+  // no automaton: a token has few bytes, and the last byte of a stop string seldom agrees.
   std::string tail_;
 };
 

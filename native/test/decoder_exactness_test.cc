@@ -22,7 +22,8 @@ std::vector<Request> requests() {
   std::vector<Request> all;
   const std::int32_t lengths[] = {1, 2, 15, 16, 17, 31, 33, 70};
   for (std::size_t i = 0; i < std::size(lengths); ++i) {
-    Request request{prompt_of(lengths[i], static_cast<std::int32_t>(i)), segment(40, i % 2 ? 0.7f : 1.0f),
+    Request request{prompt_of(lengths[i], static_cast<std::int32_t>(i)),
+                    segment(40, i % 2 ? 0.7f : 1.0f),
                     {11, i}};
     if (i == 2) request.options.sampling.temperature = 0;
     if (i == 4) request.options.sampling.top_k = 7;
@@ -49,11 +50,12 @@ void check_same(const SegmentResult& actual, const SegmentResult& expected) {
 // Log-probs of `generated` after `text` as the trainer computes them.
 void check_scored(Model& model, const std::vector<Token>& text, const SegmentResult& generated,
                   float temperature) {
-  const PackedSequences packed{joined(text, generated.tokens),
-                               {0, static_cast<std::int64_t>(text.size() + generated.tokens.size())}};
+  const PackedSequences packed{
+      joined(text, generated.tokens),
+      {0, static_cast<std::int64_t>(text.size() + generated.tokens.size())}};
   const auto first = static_cast<std::int64_t>(text.size());
-  const ScoreResult scored = model.score(packed, {.temperature = temperature == 0 ? 1 : temperature,
-                                                  .first = {first}});
+  const ScoreResult scored =
+      model.score(packed, {.temperature = temperature == 0 ? 1 : temperature, .first = {first}});
   CHECK(!generated.tokens.empty());
   for (std::size_t i = 0; i < generated.tokens.size(); ++i) {
     CHECK_EQ(generated.log_probs[i], scored.log_probs[text.size() + i]);
@@ -103,7 +105,9 @@ void check_all_schedules(ComputeType compute) {
   }
 }
 
-TEST(any_batch_chunk_and_thread_count_gives_the_same_bits_f32) { check_all_schedules(ComputeType::f32); }
+TEST(any_batch_chunk_and_thread_count_gives_the_same_bits_f32) {
+  check_all_schedules(ComputeType::f32);
+}
 TEST(any_batch_chunk_and_thread_count_gives_the_same_bits_bf16) {
   check_all_schedules(ComputeType::bf16);
 }

@@ -16,7 +16,8 @@ namespace hindsearch::testing {
 
 inline constexpr std::int32_t kIds = 64;  // token 0 has no bytes, token i > 0 the one byte 32 + i
 
-// Grouped heads, a head size of its own, biases, normed heads, and embedding rows that no id reaches.
+// Grouped heads, a head size of its own, biases, normed heads, and embedding rows that no id
+// reaches.
 inline ModelConfig tiny_config() {
   ModelConfig config;
   config.hidden = 32;
@@ -34,7 +35,8 @@ inline ModelConfig tiny_config() {
 }
 
 // A standard deviation that makes the distributions uneven, as trained ones are.
-inline std::shared_ptr<Model> tiny_model(ComputeType compute = ComputeType::f32, std::uint64_t seed = 1) {
+inline std::shared_ptr<Model> tiny_model(ComputeType compute = ComputeType::f32,
+                                         std::uint64_t seed = 1) {
   return Model::initialize(tiny_config(), compute, seed, 0.3f);
 }
 
@@ -58,7 +60,8 @@ inline std::string text_of(const std::vector<Token>& tokens) {
 
 inline std::vector<Token> prompt_of(std::int32_t length, std::int32_t salt = 0) {
   std::vector<Token> tokens;
-  for (std::int32_t i = 0; i < length; ++i) tokens.push_back((i * 7 + salt * 13 + i * i % 11) % kIds);
+  for (std::int32_t i = 0; i < length; ++i)
+    tokens.push_back((i * 7 + salt * 13 + i * i % 11) % kIds);
   return tokens;
 }
 

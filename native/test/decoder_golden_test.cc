@@ -23,9 +23,12 @@ struct Stories {
     expected.assign(ids.begin() + static_cast<std::ptrdiff_t>(skip), ids.end());
   }
 
-  std::size_t count() const { return static_cast<std::size_t>(reference["max_new_tokens"].number()); }
+  std::size_t count() const {
+    return static_cast<std::size_t>(reference["max_new_tokens"].number());
+  }
 
-  // The pieces of a SentencePiece vocabulary: U+2581 is a space, <0x41> a byte, <s> a control token.
+  // The pieces of a SentencePiece vocabulary: U+2581 is a space, <0x41> a byte, <s> a control
+  // token.
   TokenBytes read_bytes() const {
     const Json tokenizer = Json::load(folder + "/tokenizer.json");
     std::map<Token, std::string> pieces;
@@ -57,7 +60,8 @@ struct Stories {
     std::string result;
     for (const Token token : tokens) {
       const auto id = static_cast<std::size_t>(token);
-      result.append(bytes.bytes.begin() + bytes.offsets[id], bytes.bytes.begin() + bytes.offsets[id + 1]);
+      result.append(bytes.bytes.begin() + bytes.offsets[id],
+                    bytes.bytes.begin() + bytes.offsets[id + 1]);
     }
     return result;
   }
@@ -100,7 +104,8 @@ SHARED_TEST(stories_stop_inside_real_text) {
     CHECK(result.reason == FinishReason::stop);
     CHECK_EQ(result.stop_index, 1);
     const std::string text = stories.text(result.tokens);
-    CHECK_EQ(text.substr(0, text.size() - static_cast<std::size_t>(result.overhang)), story.substr(0, end));
+    CHECK_EQ(text.substr(0, text.size() - static_cast<std::size_t>(result.overhang)),
+             story.substr(0, end));
     overhanging += result.overhang > 0;
   }
   CHECK(overhanging > 5);

@@ -46,7 +46,8 @@ std::int64_t allocated_below(Model& model) {
   const std::vector<Token> tokens(kSequences, 1);
   const std::vector<std::int32_t> positions(kSequences, kPast);
   std::vector<SequenceRows> rows;
-  for (std::int32_t b = 0; b < kSequences; ++b) rows.push_back({b, 1, kPast, table.data() + b * each});
+  for (std::int32_t b = 0; b < kSequences; ++b)
+    rows.push_back({b, 1, kPast, table.data() + b * each});
   std::vector<std::int64_t> logit_rows(kSequences);
   std::iota(logit_rows.begin(), logit_rows.end(), 0);
   const auto logits = model.backend().allocate(kSequences * std::int64_t{config.token_limit});
@@ -71,7 +72,8 @@ TEST(a_decoding_step_allocates_nothing) {
     decoder.submit(prompt_of(kPrompt), options, {1, k}, kPrompt + 60);
   }
   std::vector<SegmentResult> finished;
-  while (decoder.stats().generated_tokens < kSequences * (kPast - kPrompt + 1)) decoder.step(finished);
+  while (decoder.stats().generated_tokens < kSequences * (kPast - kPrompt + 1))
+    decoder.step(finished);
   const std::int64_t below = allocated_below(*model);
   CHECK_EQ(allocated_by([&] { decoder.step(finished); }), below);
   CHECK(finished.empty());

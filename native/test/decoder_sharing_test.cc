@@ -114,8 +114,9 @@ TEST(a_fork_of_a_fork_outlives_both_in_the_queue) {
 }
 
 // A fork is cancelled before it has copied what its partly filled page has in common with the first
-// sequence, goes another way from there, and is forked in turn. The first sequence's page then holds
-// other tokens behind the common ones, and the grandchild fills pages that the fork itself never had.
+// sequence, goes another way from there, and is forked in turn. The first sequence's page then
+// holds other tokens behind the common ones, and the grandchild fills pages that the fork itself
+// never had.
 TEST(a_fork_that_has_not_begun_may_be_extended_and_forked) {
   const auto model = tiny_model();
   const std::vector<Token> prompt = prompt_of(45);  // two full pages and twelve common lanes
@@ -129,7 +130,8 @@ TEST(a_fork_that_has_not_begun_may_be_extended_and_forked) {
       decoder.cancel(fork);
       while (decoder.stats().generated_tokens < 5) decoder.step(finished);
 
-      const std::vector<Token> text = joined(joined(prompt, finished.back().tokens), prompt_of(more, 5));
+      const std::vector<Token> text =
+          joined(joined(prompt, finished.back().tokens), prompt_of(more, 5));
       decoder.extend(fork, prompt_of(more, 5), segment(9));
       const auto grandchildren = decoder.fork(fork, group_keys(), segment(20));
       decoder.cancel(fork);
@@ -245,7 +247,8 @@ TEST(a_child_may_need_the_page_it_would_copy_from) {
   const SequenceId parent = decoder.submit(prompt, segment(0), {7, 0}, 40);
   run_all_of(decoder);
   const auto children = decoder.fork(parent, {{7, 1}}, segment(20), 64);
-  decoder.release(parent);  // two full pages to share, one to copy from, one free: the child needs two
+  decoder.release(
+      parent);  // two full pages to share, one to copy from, one free: the child needs two
   const Results results = run_all_of(decoder);
   check_children(model, prompt, children, results, 20);
 }

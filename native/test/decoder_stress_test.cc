@@ -1,5 +1,6 @@
-// Thousands of random calls on decoders too small for them. Whatever the schedule was, every segment
-// must be what the same segment is when it is decoded alone, and nothing may get stuck or leak.
+// Thousands of random calls on decoders too small for them. Whatever the schedule was, every
+// segment must be what the same segment is when it is decoded alone, and nothing may get stuck or
+// leak.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -51,7 +52,8 @@ class Driver {
 
   SegmentOptions pick_segment(std::int32_t most) {
     SegmentOptions options = segment(pick(0, std::min(most, 20)), pick(0, 1) ? 1.0f : 0.7f);
-    if (pick(0, 3) == 0) options.stops = {text_of({pick(1, 63)}), text_of({pick(1, 63), pick(1, 63)})};
+    if (pick(0, 3) == 0)
+      options.stops = {text_of({pick(1, 63)}), text_of({pick(1, 63), pick(1, 63)})};
     if (pick(0, 3) == 0) options.end_tokens = {pick(0, 63)};
     if (pick(0, 5) == 0) options.sampling.top_k = 4;
     return options;
@@ -76,7 +78,8 @@ class Driver {
 
   void submit() {
     Known known;
-    const std::int32_t most = static_cast<std::int32_t>(std::min<std::int64_t>(pages_ * kPageTokens, 120));
+    const std::int32_t most =
+        static_cast<std::int32_t>(std::min<std::int64_t>(pages_ * kPageTokens, 120));
     known.text = prompt_of(pick(1, most / 2), pick(0, 3));
     const auto length = static_cast<std::int32_t>(known.text.size());
     known.options = pick_segment(most - length);
@@ -210,7 +213,8 @@ class Driver {
 
   void check_stats() {
     const DecoderStats stats = decoder_->stats();
-    CHECK_EQ(stats.running + stats.waiting + stats.queued, static_cast<std::int64_t>(known_.size()));
+    CHECK_EQ(stats.running + stats.waiting + stats.queued,
+             static_cast<std::int64_t>(known_.size()));
     CHECK(stats.pages_used >= 0 && stats.pages_used <= stats.pages_total);
     CHECK(stats.pages_peak >= stats.pages_used);
   }

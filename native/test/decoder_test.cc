@@ -1,10 +1,8 @@
-// The life of a sequence: why it ends, what it refuses, who goes first.
+// The life of a sequence: why a segment ends, how it is cancelled and released.
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "native/core/error.h"
 #include "native/test/decoder_fixture.h"
 
 namespace hindsearch {
@@ -46,14 +44,16 @@ TEST(ends_with_the_token_that_completes_a_stop) {
   for (;; ++at) {
     CHECK(at + 1 < tokens.size());
     stop = text_of({tokens[at], tokens[at + 1]});
-    const std::vector<Token> before(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    const std::vector<Token> before(tokens.begin(),
+                                    tokens.begin() + static_cast<std::ptrdiff_t>(at) + 1);
     if (stop.size() == 2 && text_of(before).find(stop) == std::string::npos) break;
   }
   SegmentOptions options = segment(30);
   options.stops = {"\x7f", stop};
   options.end_tokens = {tokens[at + 1]};
   const SegmentResult result = run_one(model, options);
-  // The end token may come earlier by itself; the stop goes before it when both are fulfilled at once.
+  // The end token may come earlier by itself; the stop goes before it when both are fulfilled at
+  // once.
   const auto first_end = std::find(tokens.begin(), tokens.end(), tokens[at + 1]) - tokens.begin();
   if (static_cast<std::size_t>(first_end) < at + 1) {
     CHECK(result.reason == FinishReason::end_token);
@@ -74,7 +74,8 @@ TEST(overhang_counts_the_bytes_behind_the_stop) {
   TokenBytes table = tiny_bytes();  // every token with bytes now has three: "x", its own, "y"
   TokenBytes longer{{}, {0, 0}};
   for (const std::uint8_t byte : table.bytes) {
-    for (const std::uint8_t b : {std::uint8_t{'x'}, byte, std::uint8_t{'y'}}) longer.bytes.push_back(b);
+    for (const std::uint8_t b : {std::uint8_t{'x'}, byte, std::uint8_t{'y'}})
+      longer.bytes.push_back(b);
     longer.offsets.push_back(static_cast<std::uint32_t>(longer.bytes.size()));
   }
   const std::vector<Token> tokens = future(model, 30);
@@ -167,96 +168,6 @@ TEST(text_without_generation_is_ready) {
   CHECK_EQ(decoder.stats().generated_tokens, 0);
 }
 
-TEST(a_waiting_sequence_holds_up_nobody) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model, 4096, 1);  // one place in the batch
-  const SequenceId first = decoder.submit(prompt_of(5), segment(3), {1, 1}, 50);
-  const SequenceId second = decoder.submit(prompt_of(6), segment(3), {1, 2}, 50);
-  Results results = run_all_of(decoder);
-  CHECK(results.at(first).reason == FinishReason::length);
-  CHECK(results.at(second).reason == FinishReason::length);
-  CHECK_EQ(decoder.stats().waiting, 2);
-  decoder.extend(first, prompt_of(2), segment(3));
-  CHECK_EQ(decoder.stats().queued, 1);
-  CHECK_EQ(run_all_of(decoder).size(), 1u);
-}
-
-TEST(rows_of_a_step_are_bounded) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model, 4096, 4, 10);
-  decoder.submit(prompt_of(35), segment(2), {1, 1}, 40);
-  decoder.submit(prompt_of(8), segment(2), {1, 2}, 40);
-  std::vector<SegmentResult> finished;
-  // 10, 10, 10, 5 + 5, 3 rows of prompt: the first in line takes what it needs, the rest is not lost.
-  for (const std::int64_t rows : {10, 20, 30, 40, 43}) {
-    CHECK(decoder.step(finished));
-    CHECK_EQ(decoder.stats().prompt_tokens, rows);
-  }
-  CHECK_EQ(decoder.stats().generated_tokens, 3);
-}
-
-TEST(admission_reserves_so_that_nothing_admitted_starves) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model, 10 * kPageTokens);
-  std::vector<SequenceId> ids;
-  for (std::uint64_t k = 0; k < 9; ++k) ids.push_back(decoder.submit(prompt_of(4), segment(44), {1, k}, 48));
-  std::vector<SegmentResult> finished;
-  decoder.step(finished);
-  CHECK_EQ(decoder.stats().running, 3);  // three of three pages each; one page is left over
-  CHECK_EQ(decoder.stats().queued, 6);
-  while (decoder.step(finished)) {
-  }
-  CHECK_EQ(finished.size(), 3u);
-  CHECK(!decoder.idle());  // six are queued behind pages that the caller has not released
-  std::vector<SequenceId> order;
-  while (order.size() < ids.size()) {
-    for (const SegmentResult& result : finished) {
-      CHECK(result.reason == FinishReason::length);
-      order.push_back(result.sequence);
-      decoder.release(result.sequence);
-    }
-    finished.clear();
-    while (decoder.step(finished)) {
-    }
-  }
-  CHECK(order == ids);  // first come, first served
-  CHECK(decoder.idle());
-  CHECK_EQ(decoder.stats().pages_used, 0);
-  CHECK_EQ(decoder.stats().pages_peak, 9);
-}
-
-TEST(a_large_sequence_is_not_overtaken_for_ever) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model, 4 * kPageTokens);
-  const SequenceId small = decoder.submit(prompt_of(4), segment(20), {1, 1}, 24);
-  const SequenceId large = decoder.submit(prompt_of(4), segment(20), {1, 2}, 64);
-  const SequenceId late = decoder.submit(prompt_of(4), segment(20), {1, 3}, 24);
-  std::vector<SegmentResult> finished;
-  while (decoder.step(finished)) {
-  }
-  CHECK_EQ(finished.size(), 1u);  // `late` would fit, but `large` came before it
-  decoder.release(small);
-  while (decoder.step(finished)) {
-  }
-  CHECK_EQ(finished.back().sequence, large);
-  decoder.release(large);
-  while (decoder.step(finished)) {
-  }
-  CHECK_EQ(finished.back().sequence, late);
-}
-
-TEST(extended_sequences_go_before_new_ones) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model, 3 * kPageTokens);
-  const SequenceId first = decoder.submit(prompt_of(4), segment(4), {1, 1}, 40);
-  const SequenceId second = decoder.submit(prompt_of(4), segment(4), {1, 2}, 40);  // no pages for it
-  run_all_of(decoder);
-  decoder.extend(first, prompt_of(4), segment(4));
-  CHECK(run_all_of(decoder).count(first) == 1);
-  decoder.release(first);
-  CHECK(run_all_of(decoder).count(second) == 1);
-}
-
 TEST(cancel_in_every_state) {
   const auto model = tiny_model();
   Decoder decoder = decoder_for(model, 4 * kPageTokens, 64, 4);
@@ -287,7 +198,8 @@ TEST(cancel_in_every_state) {
   // Both can go on: one has its cache, the other never had pages.
   decoder.extend(running, {}, segment(3));
   const Results more = run_all_of(decoder);
-  CHECK(std::equal(more.at(running).tokens.begin(), more.at(running).tokens.end(), tokens.begin() + 5));
+  CHECK(std::equal(more.at(running).tokens.begin(), more.at(running).tokens.end(),
+                   tokens.begin() + 5));
   decoder.release(running);
   decoder.extend(queued, {}, segment(30));
   CHECK(run_all_of(decoder).at(queued).tokens == tokens);
@@ -304,7 +216,8 @@ TEST(cancel_while_the_prompt_is_read_and_go_on) {
   CHECK(finished.at(0).tokens.empty());
   decoder.extend(id, {5, 6, 7}, segment(10));
   const SegmentResult result = run_all_of(decoder).at(id);
-  CHECK(result.tokens == alone(model, joined(prompt_of(60), {5, 6, 7}), segment(10), {2, 2}).tokens);
+  CHECK(result.tokens ==
+        alone(model, joined(prompt_of(60), {5, 6, 7}), segment(10), {2, 2}).tokens);
   CHECK_EQ(decoder.stats().repeated_tokens, 0);
 }
 
@@ -328,112 +241,6 @@ TEST(release_in_every_state) {
   const DecoderStats stats = decoder.stats();
   CHECK_EQ(stats.pages_used, 0);
   CHECK_EQ(stats.running + stats.waiting + stats.queued, 0);
-}
-
-TEST(refuses_ids_it_does_not_know) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model);
-  const SequenceId id = decoder.submit(prompt_of(4), segment(4), {1, 1}, 20);
-  decoder.release(id);
-  for (const SequenceId unknown : {id, SequenceId{0}, SequenceId{-1}, SequenceId{99}}) {
-    CHECK_ERROR(code::kInvalidArgument, decoder.extend(unknown, {}, segment(1)));
-    CHECK_ERROR(code::kInvalidArgument, decoder.fork(unknown, {{1, 1}}, segment(1)));
-    CHECK_ERROR(code::kInvalidArgument, decoder.cancel(unknown));
-    CHECK_ERROR(code::kInvalidArgument, decoder.release(unknown));
-  }
-}
-
-TEST(refuses_to_extend_what_is_still_decoding) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model);
-  const SequenceId id = decoder.submit(prompt_of(4), segment(4), {1, 1}, 20);
-  CHECK_ERROR(code::kInvalidArgument, decoder.extend(id, {1}, segment(1)));
-  std::vector<SegmentResult> finished;
-  decoder.step(finished);
-  CHECK_ERROR(code::kInvalidArgument, decoder.extend(id, {1}, segment(1)));
-  CHECK_EQ(run_all_of(decoder).at(id).tokens.size(), 4u);
-}
-
-TEST(refuses_text_and_options_outside_their_range) {
-  const auto model = tiny_model();
-  Decoder decoder = decoder_for(model);
-  const auto submit = [&](std::vector<Token> prompt, SegmentOptions options, std::int32_t reserve = 20) {
-    decoder.submit(std::move(prompt), std::move(options), {1, 1}, reserve);
-  };
-  CHECK_ERROR(code::kInvalidArgument, submit({}, segment(1)));
-  CHECK_ERROR(code::kInvalidArgument, submit({1, -1}, segment(1)));
-  const std::string message = CHECK_ERROR(code::kInvalidArgument, submit({1, 64}, segment(1)));
-  CHECK_EQ(message, "submit: tokens[1] is 64, outside the tokenizer's ids [0, 64)");
-  CHECK_ERROR(code::kInvalidArgument, submit({1}, segment(-1)));
-  CHECK_ERROR(code::kInvalidArgument, submit({1}, segment(4), 4));
-  CHECK_ERROR(code::kInvalidArgument, submit({1}, segment(4), 0));
-  CHECK_ERROR(code::kInvalidArgument, submit({1}, segment(4), -5));
-
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float infinity = std::numeric_limits<float>::infinity();
-  const auto with = [&](auto change) {
-    SegmentOptions options = segment(1);
-    change(options);
-    CHECK_ERROR(code::kInvalidArgument, submit({1}, options));
-  };
-  for (const float bad : {-0.1f, nan, infinity}) with([&](auto& o) { o.sampling.temperature = bad; });
-  for (const float bad : {0.0f, -1.0f, 1.1f, nan}) with([&](auto& o) { o.sampling.top_p = bad; });
-  for (const float bad : {-0.1f, 1.1f, nan}) with([&](auto& o) { o.sampling.min_p = bad; });
-  with([](auto& o) { o.sampling.top_k = -1; });
-  with([](auto& o) { o.stops = {"a", ""}; });
-  with([](auto& o) { o.end_tokens = {64}; });
-  with([](auto& o) { o.end_tokens = {-1}; });
-
-  const SequenceId id = decoder.submit({1}, segment(0), {1, 1}, 20);
-  run_all_of(decoder);
-  CHECK_ERROR(code::kInvalidArgument, decoder.extend(id, {64}, segment(1)));
-  CHECK_ERROR(code::kInvalidArgument, decoder.extend(id, {1}, segment(-1)));
-  CHECK_ERROR(code::kInvalidArgument, decoder.fork(id, {{1, 1}}, segment(-1)));
-  CHECK_ERROR(code::kInvalidArgument, decoder.fork(id, {{1, 1}}, segment(20)));  // reserve 20 is for 19
-  CHECK_ERROR(code::kInvalidArgument, decoder.fork(id, {{1, 1}}, segment(1), -1));
-  CHECK(decoder.fork(id, {}, segment(1)).empty());
-  CHECK_EQ(decoder.stats().waiting, 1);  // nothing of all that has left a trace
-  CHECK(decoder.idle());
-}
-
-TEST(refuses_what_can_never_fit) {
-  const auto model = tiny_model();  // 256 positions
-  Decoder small = decoder_for(model, 100);  // 7 pages: 112 tokens
-  CHECK_ERROR(code::kContextFull, small.submit(prompt_of(100), segment(13), {1, 1}, 113));
-  CHECK_ERROR(code::kContextFull, small.submit(prompt_of(10), segment(1), {1, 1}, 113));
-  small.submit(prompt_of(100), segment(12), {1, 1}, 112);
-  Decoder large = decoder_for(model, 4096);
-  CHECK_ERROR(code::kContextFull, large.submit(prompt_of(200), segment(57), {1, 1}, 257));
-  CHECK_ERROR(code::kContextFull,
-              large.submit({1}, segment(std::numeric_limits<std::int32_t>::max()), {1, 1}, 256));
-  const SequenceId id = large.submit(prompt_of(10), segment(2), {1, 1}, 20);
-  run_all_of(large);
-  CHECK_ERROR(code::kContextFull, large.fork(id, {{1, 1}}, segment(250)));
-  CHECK_ERROR(code::kContextFull, large.extend(id, prompt_of(9), segment(1)));
-  large.extend(id, prompt_of(8), segment(1));
-}
-
-TEST(refuses_a_decoder_that_cannot_be) {
-  const auto model = tiny_model();
-  const auto make = [&](std::shared_ptr<Model> m, DecoderOptions options, TokenBytes bytes) {
-    Decoder decoder(std::move(m), options, std::move(bytes));
-  };
-  CHECK_ERROR(code::kInvalidArgument, make(nullptr, {512, 4, 4}, tiny_bytes()));
-  CHECK_ERROR(code::kInvalidArgument, make(model, {0, 4, 4}, tiny_bytes()));
-  CHECK_ERROR(code::kInvalidArgument, make(model, {512, 0, 4}, tiny_bytes()));
-  CHECK_ERROR(code::kInvalidArgument, make(model, {512, 4, 0}, tiny_bytes()));
-  CHECK_ERROR(code::kInvalidArgument,
-              make(model, {std::numeric_limits<std::int64_t>::max(), 4, 4}, tiny_bytes()));
-  TokenBytes bytes = tiny_bytes();
-  bytes.offsets.pop_back();
-  CHECK_ERROR(code::kInvalidArgument, make(model, {512, 4, 4}, bytes));
-  bytes = tiny_bytes();
-  std::swap(bytes.offsets[5], bytes.offsets[6]);
-  CHECK_ERROR(code::kInvalidArgument, make(model, {512, 4, 4}, bytes));
-  bytes = tiny_bytes();
-  bytes.bytes.pop_back();
-  CHECK_ERROR(code::kInvalidArgument, make(model, {512, 4, 4}, bytes));
-  CHECK_ERROR(code::kInvalidArgument, make(model, {512, 4, 4}, {}));
 }
 
 TEST(memory_is_accounted) {

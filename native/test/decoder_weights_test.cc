@@ -45,7 +45,8 @@ TEST(weights_that_change_during_a_segment_count_from_the_next_token_on) {
     become(*model, *other);
     const SegmentResult result = run_all_of(decoder).at(id);
     CHECK(result.reason == FinishReason::length);
-    check_tokens_of(result, before, alone(other, joined(prompt, before.tokens), segment(18), {4, 4}));
+    check_tokens_of(result, before,
+                    alone(other, joined(prompt, before.tokens), segment(18), {4, 4}));
     CHECK_EQ(result.first_version, old_version);
     CHECK_EQ(result.last_version, model->version());
     CHECK(model->version() > old_version);
@@ -97,8 +98,7 @@ TEST(a_group_reads_its_prompt_again_once) {
     become(*model, *other);
     const Results results = run_all_of(decoder);
     for (std::size_t k = 0; k < kGroup; ++k) {
-      const auto after =
-          alone(other, joined(prompt, before[k].tokens), segment(kAfter), keys[k]);
+      const auto after = alone(other, joined(prompt, before[k].tokens), segment(kAfter), keys[k]);
       check_tokens_of(results.at(children[k]), before[k], after);
     }
     const std::int32_t each = kPrompt + kBefore - 1 - kShared;  // the last token is new

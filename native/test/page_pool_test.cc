@@ -87,7 +87,8 @@ TEST(copy_takes_every_layer_and_head) {
 
 TEST(bytes_cover_the_pages) {
   Fixture f;
-  CHECK(f.pool.bytes() >= 5 * static_cast<std::size_t>(f.pool.view().page_floats()) * sizeof(float));
+  CHECK(f.pool.bytes() >=
+        5 * static_cast<std::size_t>(f.pool.view().page_floats()) * sizeof(float));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 
 namespace hindsearch::testing {
 
-// Changes the weights of a model the way a program does: from a file. `change(name, values)` sees every
-// parameter as it is.
+// Changes the weights of a model the way a program does: from a file. `change(name, values)` sees
+// every parameter as it is.
 template <class Change>
 void set_weights(Model& model, Change&& change) {
   const std::string path = (std::filesystem::temp_directory_path() /

@@ -100,7 +100,10 @@ export interface Trajectory {
   reason?: string;
   /** Turns of the policy, invalid ones included. */
   turns: number;
-  /** Versions of the weights that wrote the first and the last token. */
+  /**
+   * Versions of the weights that wrote the first and the last token, as `Policy.version` counts them. They order the
+   * weights of one process and start anew in the next.
+   */
   weightsVersion: [first: number, last: number];
   /** What the log-probs are of. */
   sampling: Sampling;

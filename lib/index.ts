@@ -1,1 +1,322 @@
+export type { AbortOptions } from "./abort.js";
+// agent
+export { type Action, type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./agent/action.js";
+// The search agent: protocol, trajectories, rollouts, masks.
+export { BoundProtocol, BoundProtocol } from "./agent/bound-protocol.js";
+export {
+  countMask,
+  policyMask,
+  policyMask,
+  scopeMask,
+  scopeMask,
+  type TokenScope,
+  type TokenScope,
+} from "./agent/masks.js";
+export {
+  numberedPassages,
+  numberedPassages,
+  type SearchProtocol,
+  type SearchProtocol,
+  type SearchProtocolOptions,
+  type SearchProtocolOptions,
+  searchR1,
+  searchR1,
+  type TagPair,
+  type TagPair,
+} from "./agent/protocol.js";
+export {
+  type RolloutOptions,
+  type RolloutOptions,
+  type RolloutProgress,
+  type RolloutProgress,
+  type RolloutResult,
+  type RolloutResult,
+  rollout,
+  rollout,
+  type SearchFailureOptions,
+  type SearchFailureOptions,
+} from "./agent/rollout.js";
+export type { SearchQueueStatistics } from "./agent/search-queue.js";
+export type { SequenceDecoder } from "./agent/segments.js";
+export {
+  FULL_SAMPLING,
+  FULL_SAMPLING,
+  type Sampling,
+  type Sampling,
+  type SearchRecord,
+  type SearchRecord,
+  type Span,
+  type Span,
+  type SpanKind,
+  type SpanKind,
+  type Trajectory,
+  type Trajectory,
+  type TrajectoryStatus,
+  type TrajectoryStatus,
+  trajectoryFromJson,
+  trajectoryFromJson,
+  trajectoryLength,
+  trajectoryToJson,
+  trajectoryToJson,
+} from "./agent/trajectory.js";
+// Data.
+export { type JsonlOptions, type JsonlRow, readJsonl } from "./data/jsonl.js";
+export type { Question } from "./data/question.js";
+export { loadQuestions, parseQuestion, type QuestionsOptions } from "./data/questions.js";
+export { hashKey, type KeyPart, Random } from "./data/random.js";
+export { QuestionSampler, type SamplerCursor, type SamplerOptions } from "./data/sampler.js";
 export { HindsearchError, HindsearchErrorCode } from "./errors.js";
+// Evaluation and runs.
+// evaluation
+export {
+  compareReports,
+  compareReports,
+  type EvaluationReport,
+  type EvaluationReport,
+  type EvaluationRunOptions,
+  type EvaluationRunOptions,
+  type EvaluationSettings,
+  type EvaluationSettings,
+  evaluate,
+  evaluate,
+  protocolSettings,
+  type QuestionResult,
+  type QuestionResult,
+} from "./evaluation/evaluate.js";
+export {
+  type PairedDifference,
+  type PairedDifference,
+  pairedDifference,
+  pairedDifference,
+} from "./evaluation/paired.js";
+// Judges.
+export { ChatJudge, type ChatJudgeOptions } from "./judge/chat.js";
+export { EmptyJudge, GenericJudge, shuffled, withoutGold } from "./judge/controls.js";
+export type { Critique, CritiqueFailure, Judge, JudgeInput, JudgeStep } from "./judge/judge.js";
+export type { LeakPolicy, LeakStats } from "./judge/leak.js";
+export { PolicyJudge, type PolicyJudgeOptions } from "./judge/policy-judge.js";
+export { JUDGE_WORDING, type JudgeWording } from "./judge/prompt.js";
+export type { JudgeStats } from "./judge/statistics.js";
+// Policies: models, tokenizers, decoding, objectives.
+export { type BatchTotals, batchTotals, type Tokens, type TrainingSequence } from "./policy/batch.js";
+export { type ChatMessage, ChatTemplate, type RenderOptions } from "./policy/chat-template.js";
+export type { ModelFamily } from "./policy/config.js";
+export {
+  Decoder,
+  type FinishReason,
+  type ForkOptions,
+  type RandomStream,
+  type SamplingOptions,
+  type Segment,
+  type SegmentOptions,
+  type SubmitOptions,
+} from "./policy/decoder.js";
+export { engine } from "./policy/engine.js";
+export type { GeneratedText, GenerateOptions } from "./policy/generate.js";
+export type { JsonObject } from "./policy/json-file.js";
+export type {
+  Aggregation,
+  CrossEntropyTerm,
+  DistillNormalizer,
+  DistillTerm,
+  KlTerm,
+  Objective,
+  PolicyTerm,
+} from "./policy/objective.js";
+export { Policy } from "./policy/policy.js";
+export type {
+  Compute,
+  DecoderOptions,
+  ForwardBackwardOptions,
+  InitializeOptions,
+  LoadOptions,
+  ObjectiveResult,
+  SaveOptions,
+  ScoredSequence,
+  ScoreOptions,
+  SequenceToScore,
+  StepOptions,
+  StepResult,
+  TokenizerFiles,
+} from "./policy/policy-options.js";
+export type { PromptSegment } from "./policy/segment.js";
+export {
+  createTokenizer,
+  type DecodeOptions,
+  type EncodePromptOptions,
+  loadTokenizer,
+  type Tokenizer,
+} from "./policy/tokenizer.js";
+// Retrieval.
+export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
+export { readCorpus } from "./retrieval/corpus.js";
+export { HttpRetriever, type HttpRetrieverOptions, type HttpRetrieverStats } from "./retrieval/http.js";
+export { LanceRetriever, type LanceRetrieverOptions } from "./retrieval/lance.js";
+export { buildLanceIndex, type IndexBuildOptions, type IndexProgress } from "./retrieval/lance-build.js";
+export { MemoryRetriever, type MemoryRetrieverOptions } from "./retrieval/memory.js";
+export { formatContents, type Passage, parseContents } from "./retrieval/passage.js";
+export type { Retriever } from "./retrieval/retriever.js";
+// Rewards.
+export { type ExtractOptions, extractAnswer } from "./reward/answer.js";
+export { type FormatTags, isWellFormed, type ResponsePiece, SEARCH_R1_TAGS } from "./reward/format.js";
+export { containsGold, exactMatch, f1Score } from "./reward/match.js";
+export { type NormalizeOptions, normalizeAnswer } from "./reward/normalize.js";
+export {
+  exactMatchReward,
+  type FormatRewardOptions,
+  f1Reward,
+  formatReward,
+  type Reward,
+  type RewardInput,
+  type RewardResult,
+  rewardInput,
+} from "./reward/reward.js";
+export type { CheckpointFolder, CheckpointStore } from "./runs/checkpoints.js";
+// runs
+export { type CheckpointFolder, CheckpointStore } from "./runs/checkpoints.js";
+export {
+  RunDirectory,
+  RunDirectory,
+  type RunLog,
+  type RunLog,
+  type RunRecord,
+  type RunRecord,
+} from "./runs/run.js";
+// Training.
+// training
+export {
+  type AdvantageOptions,
+  type AdvantageOptions,
+  groupAdvantages,
+  groupAdvantages,
+  rewardsEqual,
+} from "./training/advantages.js";
+export { trainingBatch, trainingBatch } from "./training/batch.js";
+export {
+  type CritiqueOptions,
+  type CritiqueOptions,
+  type CritiqueStatistics,
+  type CritiqueStatistics,
+  critiqueSamples,
+  critiqueSamples,
+  inScope,
+  judgeInput,
+  judgeInput,
+  type TrajectoryScope,
+  type TrajectoryScope,
+} from "./training/critiques.js";
+export { Teacher } from "./training/distillation.js";
+export { type GapHealth, type GapHealth, gapHealth, gapHealth } from "./training/gap.js";
+export { type HintControl, type HintControl, hintsOf, hintsOf } from "./training/hints.js";
+export type {
+  DistillationOptions,
+  DistillationOptions,
+  EvaluationMode,
+  EvaluationMode,
+  EvaluationOptions,
+  EvaluationOptions,
+  HindSearchOptions,
+  HindSearchOptions,
+  StartupCheckOptions,
+  StartupCheckOptions,
+} from "./training/options.js";
+export type {
+  StepMetrics,
+  StepMetrics,
+  StepTimes,
+  StepTimes,
+  TrainingEvaluation,
+  TrainingEvaluation,
+  TrainingStepResult,
+  TrainingStepResult,
+} from "./training/record.js";
+export {
+  type GroupOutcome,
+  type GroupOutcome,
+  type ScoringOptions,
+  type ScoringOptions,
+  scoreGroups,
+  scoreGroups,
+  type TrainingSample,
+  type TrainingSample,
+} from "./training/samples.js";
+export { checkTrainingSampling } from "./training/sampling-check.js";
+export {
+  type LearningRateSchedule,
+  type LearningRateSchedule,
+  learningRateAt,
+  learningRateAt,
+  type WeightSchedule,
+  type WeightSchedule,
+  weightFactorAt,
+  weightFactorAt,
+} from "./training/schedule.js";
+export type {
+  DistillationSettings,
+  DistillationSettings,
+  TrainerSettings,
+  TrainerSettings,
+} from "./training/settings.js";
+export type {
+  DistillationHealth,
+  GradientHealth,
+  JudgeHealth,
+  ReferenceHealth,
+  RolloutHealth,
+} from "./training/signal.js";
+export {
+  type DistillationHealth,
+  type GradientHealth,
+  type JudgeHealth,
+  judgeHealth,
+  type ReferenceHealth,
+  type RolloutHealth,
+  referenceHealth,
+  rolloutHealth,
+} from "./training/signal.js";
+export { checkLogProbs } from "./training/startup-check.js";
+export {
+  type SupervisedExample,
+  type SupervisedExample,
+  type SupervisedOptions,
+  type SupervisedOptions,
+  type SupervisedStepResult,
+  type SupervisedStepResult,
+  SupervisedTrainer,
+  SupervisedTrainer,
+} from "./training/supervised.js";
+export {
+  type HintedScores,
+  type HintedScores,
+  scoreHinted,
+  scoreHinted,
+  scorePlain,
+  scorePlain,
+  type TeacherOptions,
+  type TeacherOptions,
+} from "./training/teacher.js";
+export { HindSearchTrainer, HindSearchTrainer } from "./training/trainer.js";
+export type { UpdateResult } from "./training/update.js";
+export {
+  measureGradients,
+  splitGroups,
+  type UpdateOptions,
+  type UpdateResult,
+  updatePolicy,
+} from "./training/update.js";
+// The generated world of the demo.
+export { DEMO_HABITS, type FindEntity, type Habits, tabulateSearches } from "./worlds/demonstrations.js";
+export { type CritiqueScope, ScriptedJudge } from "./worlds/judge.js";
+export { worldModel } from "./worlds/model.js";
+export { worldProtocol } from "./worlds/protocol.js";
+export type { Kind as EntityKind, Relation as EntityRelation } from "./worlds/vocabulary.js";
+export { DEMO_MIXTURE, Demonstrations, type WarmStartMixture } from "./worlds/warm-start.js";
+export {
+  byHops,
+  drawPath,
+  type Entity as WorldEntity,
+  type HopShares,
+  type Path as WorldPath,
+  World,
+  type WorldOptions,
+} from "./worlds/world.js";

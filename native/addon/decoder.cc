@@ -51,8 +51,9 @@ class JsDecoder::Next final : public NextCall {
 
  private:
   std::optional<Napi::Value> value(Napi::Env env) override {
+    decoder_.session();  // disposed of while the results were on their way
     const Napi::Array results = decoder_.collect(env, results_);
-    if (results.Length() == 0 && !results_.empty() && decoder_.session_) {
+    if (results.Length() == 0 && !results_.empty()) {
       // All of them were released before they were collected.
       results_.clear();
       reopen();
@@ -223,7 +224,7 @@ Napi::Value JsDecoder::next(const Napi::CallbackInfo& info) {
 }
 
 Napi::Array JsDecoder::collect(Napi::Env env, const std::vector<SegmentResult>& results) {
-  if (session_) memory_.set(env, session_->bytes());
+  memory_.set(env, session().bytes());
   Napi::Array array = Napi::Array::New(env);
   for (const SegmentResult& result : results) {
     const Entry entry = sequences_.find(result.sequence);

@@ -51,9 +51,10 @@ export const smallConfigs = {
 export function smallPolicy(
   family: keyof typeof smallConfigs = "qwen2",
   options: Omit<InitializeOptions, "config"> = {},
+  vocabulary: number = sizes.vocab_size,
 ): Promise<Policy> {
   return Policy.initialize({
-    config: smallConfigs[family],
+    config: { ...smallConfigs[family], vocab_size: vocabulary },
     seed: 7,
     standardDeviation: 0.2,
     compute: "f32",

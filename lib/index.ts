@@ -1,62 +1,34 @@
 export type { AbortOptions } from "./abort.js";
-// agent
-export { type Action, type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./agent/action.js";
 // The search agent: protocol, trajectories, rollouts, masks.
-export { BoundProtocol, BoundProtocol } from "./agent/bound-protocol.js";
-export {
-  countMask,
-  policyMask,
-  policyMask,
-  scopeMask,
-  scopeMask,
-  type TokenScope,
-  type TokenScope,
-} from "./agent/masks.js";
+export { type Action, type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./agent/action.js";
+export { BoundProtocol } from "./agent/bound-protocol.js";
+export { countMask, policyMask, scopeMask, type TokenScope } from "./agent/masks.js";
 export {
   numberedPassages,
-  numberedPassages,
-  type SearchProtocol,
   type SearchProtocol,
   type SearchProtocolOptions,
-  type SearchProtocolOptions,
   searchR1,
-  searchR1,
-  type TagPair,
   type TagPair,
 } from "./agent/protocol.js";
 export {
   type RolloutOptions,
-  type RolloutOptions,
-  type RolloutProgress,
   type RolloutProgress,
   type RolloutResult,
-  type RolloutResult,
   rollout,
-  rollout,
-  type SearchFailureOptions,
   type SearchFailureOptions,
 } from "./agent/rollout.js";
 export type { SearchQueueStatistics } from "./agent/search-queue.js";
 export type { SequenceDecoder } from "./agent/segments.js";
 export {
   FULL_SAMPLING,
-  FULL_SAMPLING,
-  type Sampling,
   type Sampling,
   type SearchRecord,
-  type SearchRecord,
-  type Span,
   type Span,
   type SpanKind,
-  type SpanKind,
-  type Trajectory,
   type Trajectory,
   type TrajectoryStatus,
-  type TrajectoryStatus,
-  trajectoryFromJson,
   trajectoryFromJson,
   trajectoryLength,
-  trajectoryToJson,
   trajectoryToJson,
 } from "./agent/trajectory.js";
 // Data.
@@ -67,28 +39,16 @@ export { hashKey, type KeyPart, Random } from "./data/random.js";
 export { QuestionSampler, type SamplerCursor, type SamplerOptions } from "./data/sampler.js";
 export { HindsearchError, HindsearchErrorCode } from "./errors.js";
 // Evaluation and runs.
-// evaluation
 export {
   compareReports,
-  compareReports,
-  type EvaluationReport,
   type EvaluationReport,
   type EvaluationRunOptions,
-  type EvaluationRunOptions,
   type EvaluationSettings,
-  type EvaluationSettings,
-  evaluate,
   evaluate,
   protocolSettings,
   type QuestionResult,
-  type QuestionResult,
 } from "./evaluation/evaluate.js";
-export {
-  type PairedDifference,
-  type PairedDifference,
-  pairedDifference,
-  pairedDifference,
-} from "./evaluation/paired.js";
+export { type PairedDifference, pairedDifference } from "./evaluation/paired.js";
 // Judges.
 export { ChatJudge, type ChatJudgeOptions } from "./judge/chat.js";
 export { EmptyJudge, GenericJudge, shuffled, withoutGold } from "./judge/controls.js";
@@ -171,99 +131,45 @@ export {
   type RewardResult,
   rewardInput,
 } from "./reward/reward.js";
-export type { CheckpointFolder, CheckpointStore } from "./runs/checkpoints.js";
-// runs
 export { type CheckpointFolder, CheckpointStore } from "./runs/checkpoints.js";
-export {
-  RunDirectory,
-  RunDirectory,
-  type RunLog,
-  type RunLog,
-  type RunRecord,
-  type RunRecord,
-} from "./runs/run.js";
+export { RunDirectory, type RunLog, type RunRecord } from "./runs/run.js";
+
 // Training.
-// training
-export {
-  type AdvantageOptions,
-  type AdvantageOptions,
-  groupAdvantages,
-  groupAdvantages,
-  rewardsEqual,
-} from "./training/advantages.js";
-export { trainingBatch, trainingBatch } from "./training/batch.js";
+export { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./training/advantages.js";
+export { trainingBatch } from "./training/batch.js";
 export {
   type CritiqueOptions,
-  type CritiqueOptions,
   type CritiqueStatistics,
-  type CritiqueStatistics,
-  critiqueSamples,
   critiqueSamples,
   inScope,
   judgeInput,
-  judgeInput,
-  type TrajectoryScope,
   type TrajectoryScope,
 } from "./training/critiques.js";
 export { Teacher } from "./training/distillation.js";
-export { type GapHealth, type GapHealth, gapHealth, gapHealth } from "./training/gap.js";
-export { type HintControl, type HintControl, hintsOf, hintsOf } from "./training/hints.js";
+export { type GapHealth, gapHealth } from "./training/gap.js";
+export { type HintControl, hintsOf } from "./training/hints.js";
 export type {
   DistillationOptions,
-  DistillationOptions,
-  EvaluationMode,
   EvaluationMode,
   EvaluationOptions,
-  EvaluationOptions,
   HindSearchOptions,
-  HindSearchOptions,
-  StartupCheckOptions,
   StartupCheckOptions,
 } from "./training/options.js";
-export type {
-  StepMetrics,
-  StepMetrics,
-  StepTimes,
-  StepTimes,
-  TrainingEvaluation,
-  TrainingEvaluation,
-  TrainingStepResult,
-  TrainingStepResult,
-} from "./training/record.js";
+export type { StepMetrics, StepTimes, TrainingEvaluation, TrainingStepResult } from "./training/record.js";
 export {
   type GroupOutcome,
-  type GroupOutcome,
-  type ScoringOptions,
   type ScoringOptions,
   scoreGroups,
-  scoreGroups,
-  type TrainingSample,
   type TrainingSample,
 } from "./training/samples.js";
 export { checkTrainingSampling } from "./training/sampling-check.js";
 export {
   type LearningRateSchedule,
-  type LearningRateSchedule,
-  learningRateAt,
   learningRateAt,
   type WeightSchedule,
-  type WeightSchedule,
-  weightFactorAt,
   weightFactorAt,
 } from "./training/schedule.js";
-export type {
-  DistillationSettings,
-  DistillationSettings,
-  TrainerSettings,
-  TrainerSettings,
-} from "./training/settings.js";
-export type {
-  DistillationHealth,
-  GradientHealth,
-  JudgeHealth,
-  ReferenceHealth,
-  RolloutHealth,
-} from "./training/signal.js";
+export type { DistillationSettings, TrainerSettings } from "./training/settings.js";
 export {
   type DistillationHealth,
   type GradientHealth,
@@ -277,26 +183,12 @@ export {
 export { checkLogProbs } from "./training/startup-check.js";
 export {
   type SupervisedExample,
-  type SupervisedExample,
-  type SupervisedOptions,
   type SupervisedOptions,
   type SupervisedStepResult,
-  type SupervisedStepResult,
-  SupervisedTrainer,
   SupervisedTrainer,
 } from "./training/supervised.js";
-export {
-  type HintedScores,
-  type HintedScores,
-  scoreHinted,
-  scoreHinted,
-  scorePlain,
-  scorePlain,
-  type TeacherOptions,
-  type TeacherOptions,
-} from "./training/teacher.js";
-export { HindSearchTrainer, HindSearchTrainer } from "./training/trainer.js";
-export type { UpdateResult } from "./training/update.js";
+export { type HintedScores, scoreHinted, scorePlain, type TeacherOptions } from "./training/teacher.js";
+export { HindSearchTrainer } from "./training/trainer.js";
 export {
   measureGradients,
   splitGroups,
@@ -304,6 +196,7 @@ export {
   type UpdateResult,
   updatePolicy,
 } from "./training/update.js";
+
 // The generated world of the demo.
 export { DEMO_HABITS, type FindEntity, type Habits, tabulateSearches } from "./worlds/demonstrations.js";
 export { type CritiqueScope, ScriptedJudge } from "./worlds/judge.js";

@@ -275,7 +275,8 @@ test("random calls: every sequence reports once per segment, and all pages come 
       case 2:
         if (waiting.size + writing.size > 0) {
           const parent = pick(new Set([...waiting, ...writing]));
-          for (const fork of small.fork(parent, { ...options, streams: [{}, {}] })) writing.add(fork);
+          for (const fork of small.fork(parent, { ...options, streams: [{}, {}], reserve: 100 }))
+            writing.add(fork);
         }
         break;
       case 3:

@@ -1,5 +1,6 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
+import { afterEach, beforeEach, vi } from "vitest";
 
 /** One request as it arrived. */
 export interface ReceivedRequest {
@@ -76,4 +77,18 @@ export class LoopbackServer implements AsyncDisposable {
 export function sendJson(response: ServerResponse, value: unknown, status = 200, headers = {}): void {
   response.writeHead(status, { "content-type": "application/json", ...headers });
   response.end(JSON.stringify(value));
+}
+
+/**
+ * A server for each test of the calling file, in `current`. Tests get ten seconds: one that waits for a server waits for
+ * ever.
+ */
+export function loopbackServer(handler: Handler): { current: LoopbackServer } {
+  vi.setConfig({ testTimeout: 10_000 });
+  const server = {} as { current: LoopbackServer };
+  beforeEach(async () => {
+    server.current = await LoopbackServer.start(handler);
+  });
+  afterEach(() => server.current[Symbol.asyncDispose]());
+  return server;
 }

@@ -33,14 +33,14 @@ void validate(const PackedSequences& sequences, const ModelConfig& config, const
   const auto& [tokens, offsets] = sequences;
   if (offsets.empty() || offsets.front() != 0) refuse(call, "offsets must start with 0");
   if (offsets.back() != static_cast<std::int64_t>(tokens.size())) {
-    refuse(call, "offsets end at " + std::to_string(offsets.back()) + ", expected the number of tokens, " +
-                     std::to_string(tokens.size()));
+    refuse(call, "offsets end at " + std::to_string(offsets.back()) +
+                     ", expected the number of tokens, " + std::to_string(tokens.size()));
   }
   for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
     const std::int64_t n = offsets[b + 1] - offsets[b];
     if (n <= 0 || offsets[b + 1] > offsets.back()) {
-      refuse(call, "sequence " + std::to_string(b) + " spans offsets " + std::to_string(offsets[b]) +
-                       " to " + std::to_string(offsets[b + 1]) +
+      refuse(call, "sequence " + std::to_string(b) + " spans offsets " +
+                       std::to_string(offsets[b]) + " to " + std::to_string(offsets[b + 1]) +
                        "; expected at least one token within the batch");
     }
     if (n > config.max_positions) {
@@ -76,7 +76,8 @@ Batch::Batch(const PackedSequences& packed, SequenceRange packed_range, RowsWant
     : range(packed_range) {
   std::int64_t page_count = 0;
   for (std::int64_t b = range.begin; b < range.end; ++b) {
-    const auto n = static_cast<std::int32_t>(length(packed, b) - (wanted == RowsWanted::all ? 0 : 1));
+    const auto n =
+        static_cast<std::int32_t>(length(packed, b) - (wanted == RowsWanted::all ? 0 : 1));
     const auto first = packed.tokens.begin() + packed.offsets[static_cast<std::size_t>(b)];
     first_rows_.push_back(rows());
     if (n == 0) continue;

@@ -16,8 +16,9 @@ struct PackedSequences {
   std::vector<std::int64_t> offsets;  // B + 1, from 0
 };
 
-// Throws Error(INVALID_ARGUMENT) naming the call, the sequence and the position: offsets that do not
-// fit, an empty sequence, one longer than the model's positions, a token outside the vocabulary.
+// Throws Error(INVALID_ARGUMENT) naming the call, the sequence and the position: offsets that do
+// not fit, an empty sequence, one longer than the model's positions, a token outside the
+// vocabulary.
 void validate(const PackedSequences& sequences, const ModelConfig& config, const char* call);
 void check_token(Token token, const ModelConfig& config, const char* call, std::int64_t sequence,
                  std::int64_t position);

@@ -14,12 +14,14 @@ namespace {
 }
 
 void check_positive(const char* field, std::int64_t value) {
-  if (value <= 0) refuse(std::string(field) + " is " + std::to_string(value) + ", expected 1 or more");
+  if (value <= 0)
+    refuse(std::string(field) + " is " + std::to_string(value) + ", expected 1 or more");
 }
 
 void check_positive(const char* field, double value) {
   if (!(std::isfinite(value) && value > 0)) {
-    refuse(std::string(field) + " is " + std::to_string(value) + ", expected a finite number above 0");
+    refuse(std::string(field) + " is " + std::to_string(value) +
+           ", expected a finite number above 0");
   }
 }
 
@@ -39,7 +41,8 @@ void check_rope_scaling(const RopeScaling& scaling) {
 }
 
 // Refuses when the sum of products that make up the parameters does not fit. Long double holds
-// every product of two int32 exactly and the total to 64 bits; a limit far below 2^63 does the rest.
+// every product of two int32 exactly and the total to 64 bits; a limit far below 2^63 does the
+// rest.
 void check_size(const ModelConfig& c) {
   const auto product = [](std::int64_t a, std::int64_t b) {
     return static_cast<long double>(a) * static_cast<long double>(b);

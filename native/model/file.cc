@@ -15,7 +15,8 @@ namespace hindsearch {
 namespace {
 
 [[noreturn]] void fail_io(const std::string& action, const std::string& path, int reason) {
-  throw Error(code::kIo, action + " " + path + " failed: " + std::generic_category().message(reason));
+  throw Error(code::kIo,
+              action + " " + path + " failed: " + std::generic_category().message(reason));
 }
 
 // Linux moves at most 2 GiB with one call; smaller pieces also bound the time to a cancellation.
@@ -62,8 +63,8 @@ std::uint64_t File::size() const {
 
 void File::read(std::uint64_t offset, std::byte* to, std::size_t bytes) const {
   while (bytes > 0) {
-    const ssize_t got = ::pread(descriptor_, to, std::min(bytes, kMaxTransfer),
-                                static_cast<off_t>(offset));
+    const ssize_t got =
+        ::pread(descriptor_, to, std::min(bytes, kMaxTransfer), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail("reading");
     if (got == 0) {

@@ -70,7 +70,8 @@ void check_cached_rows(const ModelConfig& config, std::span<const Token> tokens,
         sequence.rows > rows - next || sequence.rows > config.max_positions - sequence.past) {
       refuse("sequence " + std::to_string(b) + " has " + std::to_string(sequence.rows) +
              " rows from row " + std::to_string(sequence.first_row) + " after " +
-             std::to_string(sequence.past) + " tokens; expected rows one after the other and at most " +
+             std::to_string(sequence.past) +
+             " tokens; expected rows one after the other and at most " +
              std::to_string(config.max_positions) + " positions");
     }
     for (std::int32_t i = 0; i < sequence.rows; ++i, ++next) {
@@ -83,7 +84,8 @@ void check_cached_rows(const ModelConfig& config, std::span<const Token> tokens,
       }
     }
   }
-  if (next != rows) refuse("sequences have " + std::to_string(next) + " rows, tokens " + std::to_string(rows));
+  if (next != rows)
+    refuse("sequences have " + std::to_string(next) + " rows, tokens " + std::to_string(rows));
   for (const std::int64_t row : logit_rows) {
     if (row < 0 || row >= rows) refuse("logit row " + std::to_string(row) + " does not exist");
   }
@@ -162,8 +164,7 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
     s.decode.reset();
     auto workspace = std::make_unique<DecodeWorkspace>();
     workspace->rows = rows;
-    workspace->tape =
-        std::make_unique<LayerTape>(network, rows, LayerTape::Purpose::inference);
+    workspace->tape = std::make_unique<LayerTape>(network, rows, LayerTape::Purpose::inference);
     workspace->slab.add(workspace->x, rows * s.config.hidden);
     workspace->slab.add(workspace->hidden, rows * s.config.hidden);
     workspace->slab.allocate(*s.backend);

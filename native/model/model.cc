@@ -16,8 +16,9 @@ Network Model::State::network(std::int32_t positions) {
 
 void Model::State::require_trainable(const char* call) const {
   if (frozen) {
-    throw Error(code::kInvalidArgument,
-                std::string(call) + ": this model is a frozen snapshot; train the model it was taken of");
+    throw Error(
+        code::kInvalidArgument,
+        std::string(call) + ": this model is a frozen snapshot; train the model it was taken of");
   }
 }
 
@@ -51,7 +52,8 @@ void check_temperature(float temperature, const char* call) {
                                           std::to_string(temperature) + ", expected more than 0");
 }
 
-void check_log_prob(float log_prob, const char* call, std::int64_t sequence, std::int64_t position) {
+void check_log_prob(float log_prob, const char* call, std::int64_t sequence,
+                    std::int64_t position) {
   if (std::isfinite(log_prob)) return;
   throw Error(code::kNonFinite,
               std::string(call) + ": the log-prob of the token at sequence " +
@@ -176,8 +178,8 @@ void Model::load_arena(Arena arena, const std::vector<TensorSource>& sources,
 void Model::save(const std::string& path, const std::string& header,
                  const std::vector<TensorSink>& sinks, const CancelFlag* cancel) const {
   const State& s = *state_;
-  const std::array<const Buffer*, 3> arenas = {
-      s.weights->arena.get(), s.optimizer.first_moments(), s.optimizer.second_moments()};
+  const std::array<const Buffer*, 3> arenas = {s.weights->arena.get(), s.optimizer.first_moments(),
+                                               s.optimizer.second_moments()};
   std::vector<TensorData> tensors;
   std::array<std::set<std::string>, 3> names;
   for (const TensorSink& sink : sinks) {
@@ -187,8 +189,8 @@ void Model::save(const std::string& path, const std::string& header,
       throw Error(code::kInvalidArgument, "save: tensor " + sink.name + " is listed twice");
     }
     const Buffer* arena = arenas[which];
-    tensors.push_back({sink.name, sink.type, arena ? arena->data() + parameter.offset : nullptr,
-                       parameter.size});
+    tensors.push_back(
+        {sink.name, sink.type, arena ? arena->data() + parameter.offset : nullptr, parameter.size});
   }
   for (const std::set<std::string>& listed : names) {
     for (const Parameter& parameter : s.layout.parameters()) {

@@ -32,7 +32,7 @@ struct ScoreOptions {
   bool entropy = true;
   std::int64_t micro_batch_tokens = 8192;  // sequences are never cut; a longer one goes alone
 };
-struct ScoreResult {          // aligned with PackedSequences::tokens; 0 where not scored
+struct ScoreResult {             // aligned with PackedSequences::tokens; 0 where not scored
   std::vector<float> log_probs;  // log p(token t | tokens before it)
   std::vector<float> entropies;  // nats, of the distribution that token was predicted with; empty
                                  // if not asked for
@@ -77,9 +77,9 @@ class Model {
   // not a number); Error(ABORTED).
   ScoreResult score(const PackedSequences&, const ScoreOptions&, const CancelFlag* = nullptr);
 
-  // Adds dL/dparameters to the gradients. Values are of the whole batch, whatever the micro-batches.
-  // Throws Error(NON_FINITE) as `score` does, for scored tokens, and Error(ABORTED); what fails half
-  // way leaves all gradients zero.
+  // Adds dL/dparameters to the gradients. Values are of the whole batch, whatever the
+  // micro-batches. Throws Error(NON_FINITE) as `score` does, for scored tokens, and Error(ABORTED);
+  // what fails half way leaves all gradients zero.
   ObjectiveResult forward_backward(const PackedSequences&, const Objective&, const TrainOptions&,
                                    const CancelFlag* = nullptr);
   double gradient_norm();
@@ -88,9 +88,9 @@ class Model {
   // not finite skips the update.
   OptimizerResult step(const OptimizerOptions&);
 
-  // Decoder's entry: runs the new rows of `sequences` (tokens and positions are packed like the rows),
-  // writes their keys and values to `pages`, and leaves the logits of `logit_rows` (row numbers) in
-  // logits [logit_rows.size(), V], on the device; V = config().token_limit.
+  // Decoder's entry: runs the new rows of `sequences` (tokens and positions are packed like the
+  // rows), writes their keys and values to `pages`, and leaves the logits of `logit_rows` (row
+  // numbers) in logits [logit_rows.size(), V], on the device; V = config().token_limit.
   void forward_cached(std::span<const Token> tokens, std::span<const std::int32_t> positions,
                       std::span<const SequenceRows> sequences, const KvPages& pages,
                       std::span<const std::int64_t> logit_rows, float* logits);
@@ -100,12 +100,13 @@ class Model {
   std::vector<float> gradient(const std::string& name) const;
   std::vector<float> logits(const PackedSequences&);  // [R, V], small inputs only
 
-  // Replaces an arena (moments: for resuming), all of it or, on an error, nothing. Errors as `load`.
+  // Replaces an arena (moments: for resuming), all of it or, on an error, nothing. Errors as
+  // `load`.
   void load_arena(Arena, const std::vector<TensorSource>&, const CancelFlag* = nullptr);
-  // Writes 8 + header.size() + data bytes to `path`, and syncs them. For every arena that occurs, the
-  // names must cover every parameter exactly once. Moments before the first step are zeros. Leaves no
-  // file behind when it throws: Error(IO), Error(ABORTED), or Error(INVALID_ARGUMENT), also for a
-  // weight too large for f16.
+  // Writes 8 + header.size() + data bytes to `path`, and syncs them. For every arena that occurs,
+  // the names must cover every parameter exactly once. Moments before the first step are zeros.
+  // Leaves no file behind when it throws: Error(IO), Error(ABORTED), or Error(INVALID_ARGUMENT),
+  // also for a weight too large for f16.
   void save(const std::string& path, const std::string& header, const std::vector<TensorSink>&,
             const CancelFlag* = nullptr) const;
   std::int64_t optimizer_step() const;

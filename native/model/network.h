@@ -53,19 +53,19 @@ class LayerTape {
   LayerTape& operator=(const LayerTape&) = delete;
   std::size_t bytes() const { return slab_.bytes(); }
 
-  float* attention_norm = nullptr;  // [R, C]
+  float* attention_norm = nullptr;     // [R, C]
   float* attention_inv_rms = nullptr;  // [R], backward
-  float* qkv = nullptr;             // [R, (H + 2K) D]; without rotated, q and k end up rotated
-  float* rotated = nullptr;         // [R, (H + K) D] q and k after norm and rotation; backward of qk_norm
-  float* q_inv_rms = nullptr;       // [R, H], backward of qk_norm
-  float* k_inv_rms = nullptr;       // [R, K], likewise
-  float* attention = nullptr;       // [R, H D]
-  float* statistics = nullptr;      // [R, H, 2], backward
-  float* middle = nullptr;          // [R, C] residual between attention and MLP, backward
-  float* mlp_norm = nullptr;        // [R, C]
-  float* mlp_inv_rms = nullptr;     // [R], backward
-  float* gate_up = nullptr;         // [R, 2F]
-  float* activation = nullptr;      // [R, F]
+  float* qkv = nullptr;                // [R, (H + 2K) D]; without rotated, q and k end up rotated
+  float* rotated = nullptr;  // [R, (H + K) D] q and k after norm and rotation; backward of qk_norm
+  float* q_inv_rms = nullptr;    // [R, H], backward of qk_norm
+  float* k_inv_rms = nullptr;    // [R, K], likewise
+  float* attention = nullptr;    // [R, H D]
+  float* statistics = nullptr;   // [R, H, 2], backward
+  float* middle = nullptr;       // [R, C] residual between attention and MLP, backward
+  float* mlp_norm = nullptr;     // [R, C]
+  float* mlp_inv_rms = nullptr;  // [R], backward
+  float* gate_up = nullptr;      // [R, 2F]
+  float* activation = nullptr;   // [R, F]
 
  private:
   Slab slab_;
@@ -100,10 +100,11 @@ void layer_forward(const Network& network, const PassRows& pass, std::int32_t l,
 void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
                      LayerTape& tape);
 
-// d_x[R, C] holds dL/d(output) on entry and dL/d(input) on return. Adds to `gradients`, which has the
-// layout of the weights. `x` is the layer's input.
+// d_x[R, C] holds dL/d(output) on entry and dL/d(input) on return. Adds to `gradients`, which has
+// the layout of the weights. `x` is the layer's input.
 void layer_backward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
                     const LayerTape& tape, LayerGradients& scratch, float* d_x, float* gradients);
-void embed_backward(const Network& network, const PassRows& pass, const float* d_x, float* gradients);
+void embed_backward(const Network& network, const PassRows& pass, const float* d_x,
+                    float* gradients);
 
 }  // namespace hindsearch

@@ -15,7 +15,7 @@
 namespace hindsearch {
 
 struct Parameter {
-  std::string name;                 // Hugging Face key, e.g. "model.layers.0.self_attn.q_proj.weight"
+  std::string name;  // Hugging Face key, e.g. "model.layers.0.self_attn.q_proj.weight"
   std::vector<std::int64_t> shape;  // [out, in] or [width]
   std::int64_t offset;              // floats from the start of the arena
   std::int64_t size;                // floats

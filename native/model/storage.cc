@@ -77,7 +77,8 @@ std::int64_t write_numbers(StorageType type, std::span<const float> from, std::b
     const std::uint16_t bits = type == StorageType::f16 ? to_f16(from[i]) : to_bf16(from[i]);
     std::memcpy(to + 2 * i, &bits, 2);
     const float back = type == StorageType::f16 ? from_f16(bits) : from_bf16(bits);
-    if (lost < 0 && std::isfinite(from[i]) && !std::isfinite(back)) lost = static_cast<std::int64_t>(i);
+    if (lost < 0 && std::isfinite(from[i]) && !std::isfinite(back))
+      lost = static_cast<std::int64_t>(i);
   }
   return lost;
 }

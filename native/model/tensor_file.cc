@@ -33,8 +33,8 @@ const Parameter& check_tensor(const ParameterLayout& layout, const TensorSource&
     refuse("tensor " + source.name + " in " + source.path + " is no parameter of this model");
   }
   if (source.shape != parameter->shape) {
-    refuse("tensor " + source.name + " in " + source.path + " has shape " + to_string(source.shape) +
-           ", expected " + to_string(parameter->shape));
+    refuse("tensor " + source.name + " in " + source.path + " has shape " +
+           to_string(source.shape) + ", expected " + to_string(parameter->shape));
   }
   const std::uint64_t expected =
       static_cast<std::uint64_t>(parameter->size) * storage_bytes(source.type);
@@ -61,7 +61,8 @@ void check_complete(const ParameterLayout& layout, const std::vector<TensorSourc
   }
 }
 
-void write_tensor(File& file, const TensorData& tensor, Backend& backend, const CancelFlag* cancel) {
+void write_tensor(File& file, const TensorData& tensor, Backend& backend,
+                  const CancelFlag* cancel) {
   std::vector<float> numbers;
   std::vector<std::byte> bytes;
   for (std::int64_t done = 0; done < tensor.size; done += kChunk) {
@@ -76,8 +77,8 @@ void write_tensor(File& file, const TensorData& tensor, Backend& backend, const 
     if (lost >= 0) {
       throw Error(code::kInvalidArgument,
                   "save: entry " + std::to_string(done + lost) + " of " + tensor.name + " is " +
-                      std::to_string(numbers[static_cast<std::size_t>(lost)]) +
-                      ", too large for " + storage_name(tensor.type) + "; save as F32");
+                      std::to_string(numbers[static_cast<std::size_t>(lost)]) + ", too large for " +
+                      storage_name(tensor.type) + "; save as F32");
     }
     file.write(bytes.data(), bytes.size());
   }
@@ -106,7 +107,8 @@ void read_tensors(const ParameterLayout& layout, const std::vector<TensorSource>
       const auto n = static_cast<std::size_t>(std::min(kChunk, parameter.size - done));
       bytes.resize(n * width);
       numbers.resize(n);
-      file.read(source.offset + static_cast<std::uint64_t>(done) * width, bytes.data(), bytes.size());
+      file.read(source.offset + static_cast<std::uint64_t>(done) * width, bytes.data(),
+                bytes.size());
       read_numbers(source.type, bytes.data(), numbers);
       backend.upload(numbers.data(), arena + parameter.offset + done, static_cast<std::int64_t>(n));
     }

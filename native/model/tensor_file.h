@@ -37,9 +37,9 @@ struct TensorData {
   std::int64_t size;
 };
 
-// Writes the length of `header` in 8 bytes, `header`, and the tensors one after the other, and syncs
-// the file. Leaves no file behind when it throws: Error(IO); Error(INVALID_ARGUMENT) for a number
-// that its storage type cannot hold; Error(ABORTED).
+// Writes the length of `header` in 8 bytes, `header`, and the tensors one after the other, and
+// syncs the file. Leaves no file behind when it throws: Error(IO); Error(INVALID_ARGUMENT) for a
+// number that its storage type cannot hold; Error(ABORTED).
 void write_tensors(const std::string& path, const std::string& header,
                    const std::vector<TensorData>& tensors, Backend& backend,
                    const CancelFlag* cancel);

@@ -58,9 +58,7 @@ class TrainingPass {
   }
 
  private:
-  LayerTape& tape(std::int32_t l) {
-    return *tapes_[checkpoint_ ? 0 : static_cast<std::size_t>(l)];
-  }
+  LayerTape& tape(std::int32_t l) { return *tapes_[checkpoint_ ? 0 : static_cast<std::size_t>(l)]; }
 
   const Network& network_;
   const bool checkpoint_;

@@ -28,8 +28,7 @@ std::uint64_t hash(std::string_view name) {
 void draw_block(std::uint64_t seed, std::uint64_t parameter, std::int64_t first, std::int64_t n,
                 double standard_deviation, float* out) {
   for (std::int64_t i = 0; i < n; i += 2) {
-    const auto bits =
-        philox4x32(seed, static_cast<std::uint64_t>((first + i) / 2), parameter);
+    const auto bits = philox4x32(seed, static_cast<std::uint64_t>((first + i) / 2), parameter);
     const double u = (bits[0] + 0.5) * 0x1p-32;
     const double angle = 2 * std::numbers::pi * (bits[1] * 0x1p-32);
     const double radius = standard_deviation * std::sqrt(-2 * std::log(u));

@@ -29,8 +29,8 @@ struct Weights {
   std::size_t bytes() const;
 };
 
-// Fills the arena: norms 1, biases 0, matrices N(0, standard_deviation^2). Entry i of a parameter is
-// a function of the seed, the parameter's name and i.
+// Fills the arena: norms 1, biases 0, matrices N(0, standard_deviation^2). Entry i of a parameter
+// is a function of the seed, the parameter's name and i.
 void draw_weights(Backend& backend, const ParameterLayout& layout, std::uint64_t seed,
                   float standard_deviation, float* arena);
 

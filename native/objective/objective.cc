@@ -23,9 +23,9 @@ struct MaskCount {
 MaskCount count(const std::vector<std::uint8_t>& mask, std::span<const std::int64_t> offsets) {
   MaskCount result;
   for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
-    const auto n = static_cast<double>(std::count_if(mask.begin() + offsets[b],
-                                                     mask.begin() + offsets[b + 1],
-                                                     [](std::uint8_t m) { return m != 0; }));
+    const auto n =
+        static_cast<double>(std::count_if(mask.begin() + offsets[b], mask.begin() + offsets[b + 1],
+                                          [](std::uint8_t m) { return m != 0; }));
     result.per_sequence.push_back(n);
     result.tokens += n;
     result.sequences += n > 0 ? 1 : 0;
@@ -44,8 +44,8 @@ std::vector<double> spread(const std::vector<std::uint8_t>& mask,
   for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
     if (counted.per_sequence[b] == 0) continue;
     const double weight = 1 / divisor(counted.per_sequence[b]);
-    for (auto t = static_cast<std::size_t>(offsets[b]); t < static_cast<std::size_t>(offsets[b + 1]);
-         ++t) {
+    for (auto t = static_cast<std::size_t>(offsets[b]);
+         t < static_cast<std::size_t>(offsets[b + 1]); ++t) {
       if (mask[t]) weights[t] = weight;
     }
   }
@@ -123,7 +123,8 @@ ObjectiveSum::ObjectiveSum(const Objective& objective, std::span<const std::int6
     policy_weights_ = policy_weights(objective, offsets);
   }
   if (objective.distill.weight != 0) distill_weights_ = distill_weights(objective, offsets);
-  if (objective.cross_entropy.weight != 0) cross_entropy_weights_ = cross_entropy_weights(objective);
+  if (objective.cross_entropy.weight != 0)
+    cross_entropy_weights_ = cross_entropy_weights(objective);
   sum_.ratio_mean = 0;
 }
 
@@ -139,7 +140,8 @@ double ObjectiveSum::add(std::int64_t t, float log_prob) {
   double gradient = 0;
   if (!policy_weights_.empty() && policy_weights_[i] != 0) {
     sum_.policy_tokens += 1;
-    if (objective_.policy.weight != 0) gradient += objective_.policy.weight * add_policy(t, log_prob);
+    if (objective_.policy.weight != 0)
+      gradient += objective_.policy.weight * add_policy(t, log_prob);
     if (objective_.kl.weight != 0) gradient += objective_.kl.weight * add_kl(t, log_prob);
   }
   if (!distill_weights_.empty() && distill_weights_[i] != 0) {
@@ -166,7 +168,8 @@ double ObjectiveSum::add_policy(std::int64_t t, double log_prob) {
   double loss = -ratio * advantage;
   double gradient = clamped ? 0 : loss;  // d ratio / d log_prob = ratio
   if (below || above) {
-    loss = -(below ? 1 - static_cast<double>(term.clip_low) : 1 + static_cast<double>(term.clip_high)) *
+    loss = -(below ? 1 - static_cast<double>(term.clip_low)
+                   : 1 + static_cast<double>(term.clip_high)) *
            advantage;
     gradient = 0;
   }

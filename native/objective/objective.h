@@ -25,8 +25,8 @@ enum class Aggregation {
 enum class KlEstimator {
   k1,  // d: unbiased as a metric; its gradient as a loss is that of -log-likelihood, not of the KL
   k2,  // d^2 / 2
-  k3   // exp(-d) + d - 1; above -d = 20 continued by its tangent, so that a token the policy has all
-       // but ruled out pulls back with a bounded gradient of the right sign
+  k3  // exp(-d) + d - 1; above -d = 20 continued by its tangent, so that a token the policy has all
+      // but ruled out pulls back with a bounded gradient of the right sign
 };
 
 // What the HindSearch term divides by.
@@ -105,16 +105,16 @@ struct ObjectiveResult {
   double kl_loss = 0;  // value of the estimator, aggregated like the policy term
   double distill_loss = 0;
   double cross_entropy = 0;
-  double policy_tokens = 0;      // of this batch, whatever the totals say
-  double distill_tokens = 0;     // likewise
-  double clip_fraction_low = 0;  // of policy tokens: A < 0 and r < 1 - clip_low
-  double clip_fraction_high = 0; // A > 0 and r > 1 + clip_high
+  double policy_tokens = 0;       // of this batch, whatever the totals say
+  double distill_tokens = 0;      // likewise
+  double clip_fraction_low = 0;   // of policy tokens: A < 0 and r < 1 - clip_low
+  double clip_fraction_high = 0;  // A > 0 and r > 1 + clip_high
   double dual_clip_fraction = 0;
   double ratio_mean = 1;
   double ratio_max = 1;
   double log_ratio_max_abs = 0;  // |log-prob - old|
   double ratio_clamped = 0;      // tokens whose log ratio was beyond +-20
-  double kl_clamped = 0;  // tokens whose k3 exponent was above 20 or whose value was cut off
+  double kl_clamped = 0;         // tokens whose k3 exponent was above 20 or whose value was cut off
   std::vector<float> log_probs;  // of the student, per packed token; 0 where no term looks
 };
 

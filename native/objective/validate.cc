@@ -55,8 +55,8 @@ void check_value(const char* column, const std::vector<float>& values, std::int6
 
 void check_options(const Objective& o) {
   check_finite("policy.weight", o.policy.weight);
-  check_range("policy.clip_low", o.policy.clip_low, o.policy.clip_low >= 0 && o.policy.clip_low <= 1,
-              "0 to 1");
+  check_range("policy.clip_low", o.policy.clip_low,
+              o.policy.clip_low >= 0 && o.policy.clip_low <= 1, "0 to 1");
   check_range("policy.clip_high", o.policy.clip_high, o.policy.clip_high >= 0, "0 or more");
   check_range("policy.dual_clip", o.policy.dual_clip,
               o.policy.dual_clip == 0 || o.policy.dual_clip > 1, "0 (off) or more than 1");
@@ -68,8 +68,8 @@ void check_options(const Objective& o) {
   check_finite("kl.weight", o.kl.weight);
   check_range("kl.max_value", o.kl.max_value, o.kl.max_value >= 0, "0 (off) or more");
   check_finite("distill.weight", o.distill.weight);
-  check_range("distill.clamp_low", o.distill.clamp_low,
-              o.distill.clamp_low <= o.distill.clamp_high, "at most distill.clamp_high");
+  check_range("distill.clamp_low", o.distill.clamp_low, o.distill.clamp_low <= o.distill.clamp_high,
+              "at most distill.clamp_high");
   if (o.distill.normalizer == DistillNormalizer::fixed) {
     check_range("distill.fixed", o.distill.fixed,
                 std::isfinite(o.distill.fixed) && o.distill.fixed > 0,
@@ -111,7 +111,9 @@ void check_token(const Objective& o, std::int64_t t, const Place& place) {
   const bool distill = o.distill.weight != 0 && o.distill_mask[i] != 0;
   const bool cross_entropy = o.cross_entropy.weight != 0 && o.weights[i] != 0;
   if (place.position == 0 && (policy || distill || cross_entropy)) {
-    refuse(std::string(policy ? "policy_mask" : distill ? "distill_mask" : "weights") +
+    refuse(std::string(policy    ? "policy_mask"
+                       : distill ? "distill_mask"
+                                 : "weights") +
            " is set at " + to_string(place) +
            "; nothing predicts the first token of a sequence, so it can be in no mask");
   }
@@ -119,7 +121,8 @@ void check_token(const Objective& o, std::int64_t t, const Place& place) {
     check_value("old_log_probs", o.old_log_probs, t, place);
     check_value("advantages", o.advantages, t, place);
   }
-  if (policy && o.kl.weight != 0) check_value("reference_log_probs", o.reference_log_probs, t, place);
+  if (policy && o.kl.weight != 0)
+    check_value("reference_log_probs", o.reference_log_probs, t, place);
   if (distill) {
     check_value("teacher_log_probs", o.teacher_log_probs, t, place);
     if (!o.policy_mask.empty() && o.policy_mask[i] == 0) {

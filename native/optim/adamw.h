@@ -1,4 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101) with float32 moments and clipping by global norm.
+// AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101) with float32 moments and clipping by global
+// norm.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ double gradient_norm(Backend& backend, const float* gradients, std::int64_t n);
 class AdamW {
  public:
   // Updates n weights. `norm` is the finite norm of the gradients, from gradient_norm.
-  void update(Backend& backend, const OptimizerOptions& options, double norm, const float* gradients,
-              float* weights, std::int64_t n);
+  void update(Backend& backend, const OptimizerOptions& options, double norm,
+              const float* gradients, float* weights, std::int64_t n);
 
   std::int64_t step() const { return step_; }
   // Throws Error(INVALID_ARGUMENT) if negative.

@@ -14,11 +14,13 @@
 
 namespace hindsearch::testing {
 
-// Reads Hugging Face folders as far as the tests need it; the product reads them in TypeScript, with
-// all checks.
+// Reads Hugging Face folders as far as the tests need it; the product reads them in TypeScript,
+// with all checks.
 inline ModelConfig read_config(const std::string& folder) {
   const Json json = Json::load(folder + "/config.json");
-  const auto integer = [&](const char* key) { return static_cast<std::int32_t>(json[key].number()); };
+  const auto integer = [&](const char* key) {
+    return static_cast<std::int32_t>(json[key].number());
+  };
   ModelConfig config;
   config.hidden = integer("hidden_size");
   config.layers = integer("num_hidden_layers");
@@ -85,7 +87,8 @@ class GoldenArrays {
     }
     std::vector<float> values(size);
     const auto offset = static_cast<std::size_t>(arrays_[name]["offset"].number());
-    if (offset + 4 * size > bytes_.size()) throw std::runtime_error(name + " lies outside the file");
+    if (offset + 4 * size > bytes_.size())
+      throw std::runtime_error(name + " lies outside the file");
     if (size > 0) std::memcpy(values.data(), bytes_.data() + offset, 4 * size);
     return values;
   }

@@ -30,7 +30,8 @@ double old_over_rollout(const Columns& c, std::size_t t) {
 double GoldenColumns::non_empty_sequences() const {
   double sequences = 0;
   for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
-    sequences += std::count(response.begin() + offsets[b], response.begin() + offsets[b + 1], 1) > 0;
+    sequences +=
+        std::count(response.begin() + offsets[b], response.begin() + offsets[b + 1], 1) > 0;
   }
   return sequences;
 }
@@ -114,8 +115,8 @@ Column icepop(const Columns& c) {
 
 Column off_policy_masked(const Columns& c) {
   const Column lengths = sequence_sums(c, [](std::size_t) { return 1; });
-  const Column gaps = sequence_sums(
-      c, [&](std::size_t t) { return double{c.old_log_probs[t]} - c.student[t]; });
+  const Column gaps =
+      sequence_sums(c, [&](std::size_t t) { return double{c.old_log_probs[t]} - c.student[t]; });
   return fill(c, [&](std::size_t t) {
     return c.advantage[t] < 0 && gaps[t] > c.off_policy_threshold * lengths[t] ? 0 : c.advantage[t];
   });

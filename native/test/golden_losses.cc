@@ -134,13 +134,17 @@ const std::map<std::string, Builder>& builders() {
       {"sft/response_token_mean", [](auto& c) { return cross_entropy(mask_column(c), 0); }},
       {"sft/num_items", [](auto& c) { return cross_entropy(mask_column(c), 64); }},
       {"sft/all_tokens", [](auto& c) { return cross_entropy(all_but_first(c), 0); }},
-      {"sft/seq_mean_token_mean", [](auto& c) { return cross_entropy(sequence_mean_weights(c), 0); }},
-      {"gpg/verl", [](auto& c) {
-         return cross_entropy(fill(c, [&](std::size_t t) { return c.response[t] ? c.advantage[t] : 0; }),
-                              count(c.response));
+      {"sft/seq_mean_token_mean",
+       [](auto& c) { return cross_entropy(sequence_mean_weights(c), 0); }},
+      {"gpg/verl",
+       [](auto& c) {
+         return cross_entropy(
+             fill(c, [&](std::size_t t) { return c.response[t] ? c.advantage[t] : 0; }),
+             count(c.response));
        }},
       {"grpo/verl/token-mean", [](auto& c) { return verl(c); }},
-      {"grpo/verl/seq-mean-token-mean", [](auto& c) { return verl(c, A::sequence_mean_token_mean); }},
+      {"grpo/verl/seq-mean-token-mean",
+       [](auto& c) { return verl(c, A::sequence_mean_token_mean); }},
       {"grpo/verl/seq-mean-token-sum", [](auto& c) { return verl(c, A::sequence_sum); }},
       {"grpo/verl/seq-mean-token-sum-norm",
        [](auto& c) { return fixed_length(verl(c), c.padded_width, c.non_empty_sequences()); }},
@@ -153,11 +157,11 @@ const std::map<std::string, Builder>& builders() {
       {"grpo/verl/kl-k2", [](auto& c) { return with_kl(verl(c), c, 0.1f, K::k2); }},
       {"grpo/verl/kl-k3", [](auto& c) { return with_kl(verl(c), c, 0.1f, K::k3, 10); }},
       {"grpo/verl/kl-k3-seq-mean-token-mean",
+       [](auto& c) { return with_kl(verl(c, A::sequence_mean_token_mean), c, 0.1f, K::k3, 10); }},
+      {"drgrpo/verl",
        [](auto& c) {
-         return with_kl(verl(c, A::sequence_mean_token_mean), c, 0.1f, K::k3, 10);
-       }},
-      {"drgrpo/verl", [](auto& c) {
-         return fixed_length(with_advantages(verl(c), c.advantage_nostd), 40, c.non_empty_sequences());
+         return fixed_length(with_advantages(verl(c), c.advantage_nostd), 40,
+                             c.non_empty_sequences());
        }},
       {"tis/verl/token", [](auto& c) { return with_advantages(verl(c), truncated_importance(c)); }},
       {"tis/verl/token-batchnorm",
@@ -165,17 +169,20 @@ const std::map<std::string, Builder>& builders() {
       {"tis/verl/sequence",
        [](auto& c) { return with_advantages(verl(c), sequence_importance(c, false)); }},
       {"tis/verl/icepop", [](auto& c) { return with_advantages(verl(c), icepop(c)); }},
-      {"grpo/trl/grpo", [](auto& c) {
+      {"grpo/trl/grpo",
+       [](auto& c) {
          return over_sequences(trl(c, A::sequence_mean_token_mean), all_sequences(c));
        }},
       {"grpo/trl/bnpo", [](auto& c) { return trl(c); }},
       {"grpo/trl/dapo", [](auto& c) { return trl(c); }},
-      {"grpo/trl/dr_grpo", [](auto& c) {
+      {"grpo/trl/dr_grpo",
+       [](auto& c) {
          return fixed_length(with_advantages(trl(c), c.advantage_nostd), 40, all_sequences(c));
        }},
-      {"grpo/trl/kl", [](auto& c) {
-         return with_kl(over_sequences(trl(c, A::sequence_mean_token_mean), all_sequences(c)), c, 0.1f,
-                        K::k3);
+      {"grpo/trl/kl",
+       [](auto& c) {
+         return with_kl(over_sequences(trl(c, A::sequence_mean_token_mean), all_sequences(c)), c,
+                        0.1f, K::k3);
        }},
       {"grpo/trl/off-policy-mask",
        [](auto& c) { return with_advantages(trl(c), off_policy_masked(c)); }},
@@ -189,29 +196,34 @@ const std::map<std::string, Builder>& builders() {
       {"distill/sdft/sampled_token", sampled_token_opd},
       {"distill/iw/importance_weighted_opd",
        [](auto& c) { return cross_entropy(importance_weighted_opd(c), count(c.distill)); }},
-      {"distill/verl/k1_policy_gradient", [](auto& c) {
+      {"distill/verl/k1_policy_gradient",
+       [](auto& c) {
          return distilled(with_advantages(grpo(c, 0.2f, 3), current_teacher_gap(c, 10)), c);
        }},
-      {"distill/verl/k1_policy_gradient_clamped", [](auto& c) {
+      {"distill/verl/k1_policy_gradient_clamped",
+       [](auto& c) {
          return distilled(with_advantages(grpo(c, 0.2f, 3), current_teacher_gap(c, 0.5)), c);
        }},
       {"distill/verl/k3_direct", [](auto& c) { return kl_to_teacher(c, K::k3, A::token_mean); }},
       {"distill/verl/k2_direct",
        [](auto& c) { return kl_to_teacher(c, K::k2, A::sequence_mean_token_mean); }},
-      {"distill/openclaw/token_opd", [](auto& c) {
+      {"distill/openclaw/token_opd",
+       [](auto& c) {
          return with_kl(over_sequences(with_advantages(trl(c, A::sequence_mean_token_mean),
                                                        plus_teacher_gap(c, 0, 1, INFINITY)),
                                        1),
                         c, 0.05f, K::k3, 10);
        }},
       {"distill/tinker_importance_sampling", importance_sampling},
-      {"combined/openclaw", [](auto& c) {
+      {"combined/openclaw",
+       [](auto& c) {
          return with_kl(over_sequences(with_advantages(trl(c, A::sequence_mean_token_mean),
                                                        plus_teacher_gap(c, 1, 1, INFINITY)),
                                        1),
                         c, 0.05f, K::k3, 10);
        }},
-      {"combined/slime_opd_kl_in_advantage", [](auto& c) {
+      {"combined/slime_opd_kl_in_advantage",
+       [](auto& c) {
          return over_sequences(with_advantages(trl(c, A::sequence_mean_token_mean),
                                                plus_teacher_gap(c, 1, 0.7, INFINITY)),
                                1);
@@ -237,24 +249,48 @@ const std::map<std::string, std::string>& golden_losses_left_out() {
   static const std::string entropy = "an entropy bonus is not offered";
   static const std::string kl = "another KL estimator than k1, k2, k3";
   static const std::map<std::string, std::string> all = {
-      {"grpo/verl/kl-abs", kl}, {"grpo/verl/kl-k1+", kl}, {"grpo/verl/kl-k3+", kl},
-      {"grpo/trl/kl-bias-corrected", kl}, {"grpo/verl/entropy-bonus", entropy},
-      {"grpo/trl/two-sided-delta", ratio}, {"gspo/verl", ratio}, {"gspo/trl", ratio},
-      {"gspo/openrlhf", ratio}, {"cispo/verl", ratio}, {"cispo/trl", ratio}, {"sapo/verl", ratio},
-      {"sapo/trl", ratio}, {"gmpo/verl", ratio}, {"vespo/trl", ratio},
+      {"grpo/verl/kl-abs", kl},
+      {"grpo/verl/kl-k1+", kl},
+      {"grpo/verl/kl-k3+", kl},
+      {"grpo/trl/kl-bias-corrected", kl},
+      {"grpo/verl/entropy-bonus", entropy},
+      {"grpo/trl/two-sided-delta", ratio},
+      {"gspo/verl", ratio},
+      {"gspo/trl", ratio},
+      {"gspo/openrlhf", ratio},
+      {"cispo/verl", ratio},
+      {"cispo/trl", ratio},
+      {"sapo/verl", ratio},
+      {"sapo/trl", ratio},
+      {"gmpo/verl", ratio},
+      {"vespo/trl", ratio},
       {"distill/minillm_advantage", "its loss is grpo/trl/dapo; the advantage is the caller's"},
-      {"distill/reverse_kl", whole}, {"distill/forward_kl", whole}, {"distill/jsd_0.1", whole},
-      {"distill/jsd_0.5", whole}, {"distill/jsd_0.9", whole}, {"distill/reverse_kl_temp", whole},
-      {"distill/jsd_temp", whole}, {"distill/forward_kl_temp", whole},
-      {"distill/forward_kl_temp_hinton", whole}, {"distill/reverse_kl_sum", whole},
-      {"distill/reverse_kl_num_items", whole}, {"distill/sdft/reverse_kl", whole},
-      {"distill/sdft/forward_kl", whole}, {"distill/sdft/topk_renorm_reverse", whole},
-      {"distill/sdft/topk_tail_reverse", whole}, {"distill/sdft/topk_tail_forward", whole},
-      {"distill/sdft/topk_renorm_jsd", whole}, {"distill/sdft/reverse_kl_isclip", whole},
-      {"distill/iw/topk_tail_forward", whole}, {"distill/iw/topk_renorm_forward", whole},
-      {"distill/iw/topk_tail_jsd", whole}, {"distill/iw/topk_renorm_jsd_temp", whole},
-      {"distill/openclaw/topk_tail_reverse", whole}, {"distill/verl/forward_kl_topk", whole},
-      {"combined/grpo_plus_reverse_kl", whole}, {"combined/grpo_plus_forward_kl", whole},
+      {"distill/reverse_kl", whole},
+      {"distill/forward_kl", whole},
+      {"distill/jsd_0.1", whole},
+      {"distill/jsd_0.5", whole},
+      {"distill/jsd_0.9", whole},
+      {"distill/reverse_kl_temp", whole},
+      {"distill/jsd_temp", whole},
+      {"distill/forward_kl_temp", whole},
+      {"distill/forward_kl_temp_hinton", whole},
+      {"distill/reverse_kl_sum", whole},
+      {"distill/reverse_kl_num_items", whole},
+      {"distill/sdft/reverse_kl", whole},
+      {"distill/sdft/forward_kl", whole},
+      {"distill/sdft/topk_renorm_reverse", whole},
+      {"distill/sdft/topk_tail_reverse", whole},
+      {"distill/sdft/topk_tail_forward", whole},
+      {"distill/sdft/topk_renorm_jsd", whole},
+      {"distill/sdft/reverse_kl_isclip", whole},
+      {"distill/iw/topk_tail_forward", whole},
+      {"distill/iw/topk_renorm_forward", whole},
+      {"distill/iw/topk_tail_jsd", whole},
+      {"distill/iw/topk_renorm_jsd_temp", whole},
+      {"distill/openclaw/topk_tail_reverse", whole},
+      {"distill/verl/forward_kl_topk", whole},
+      {"combined/grpo_plus_reverse_kl", whole},
+      {"combined/grpo_plus_forward_kl", whole},
       {"combined/grpo_plus_jsd", whole},
   };
   return all;

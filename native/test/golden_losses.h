@@ -8,9 +8,9 @@
 
 namespace hindsearch::testing {
 
-// One of the golden losses in terms of our objective. Where a loss is GRPO with another advantage or
-// with a detached weight on every token, that is the caller's business in this package too, and the
-// columns hold it: L(A) is homogeneous in A, so w * L(A) = L(w * A) for w > 0.
+// One of the golden losses in terms of our objective. Where a loss is GRPO with another advantage
+// or with a detached weight on every token, that is the caller's business in this package too, and
+// the columns hold it: L(A) is homogeneous in A, so w * L(A) = L(w * A) for w > 0.
 struct GoldenLoss {
   Objective objective;
   float temperature = 1;

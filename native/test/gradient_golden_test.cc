@@ -143,8 +143,8 @@ void check_gradients(const Model& model, const Json& expected, const GoldenArray
   for (const Parameter& parameter : model.layout().parameters()) {
     const std::vector<float> gradient = model.gradient(parameter.name);
     double error, size, relative = tolerance.tensor;
-    // The embedding of token 17 is almost zero, so the norm magnifies its gradient 300 times or more:
-    // rounding the weights to bf16 in an otherwise exact computation moves it by up to 22 %.
+    // The embedding of token 17 is almost zero, so the norm magnifies its gradient 300 times or
+    // more: rounding the weights to bf16 in an otherwise exact computation moves it by up to 22 %.
     if (model.compute() == ComputeType::bf16 && parameter.offset == model.layout().embedding()) {
       relative = std::max(relative, 0.35);
     }
@@ -189,8 +189,7 @@ void check_model(const std::string& folder, const std::string& model_folder, Com
       options.temperature = loss.temperature;
       options.micro_batch_tokens = 64;  // several micro-batches
       model->zero_gradients();
-      const ObjectiveResult result =
-          model->forward_backward(batch.packed, loss.objective, options);
+      const ObjectiveResult result = model->forward_backward(batch.packed, loss.objective, options);
       CHECK_NEAR(result.loss, golden["loss"].number(), tolerance.loss);
       check_gradients(*model, expected, arrays, golden, tolerance);
     } catch (const std::exception& error) {

@@ -14,8 +14,8 @@
 
 namespace hindsearch::testing {
 
-// JSON as the golden files use it. Numbers are doubles; the strings "inf", "-inf" and "nan" stand for
-// what JSON has no words for.
+// JSON as the golden files use it. Numbers are doubles; the strings "inf", "-inf" and "nan" stand
+// for what JSON has no words for.
 class Json {
  public:
   static Json parse(const std::string& text) {

@@ -28,7 +28,8 @@ TEST(wrong_configs_are_refused_by_field) {
   refused([](ModelConfig& c) { c.head_dim = 9; }, "head_dim is 9");
   refused([](ModelConfig& c) { c.intermediate = 0; }, "intermediate");
   refused([](ModelConfig& c) { c.vocabulary = 0; }, "vocabulary");
-  refused([](ModelConfig& c) { c.token_limit = 42; }, "token_limit is 42, expected at most vocabulary, 41");
+  refused([](ModelConfig& c) { c.token_limit = 42; },
+          "token_limit is 42, expected at most vocabulary, 41");
   refused([](ModelConfig& c) { c.token_limit = 0; }, "token_limit");
   refused([](ModelConfig& c) { c.max_positions = 0; }, "max_positions");
   refused([](ModelConfig& c) { c.rms_epsilon = 0; }, "rms_epsilon");

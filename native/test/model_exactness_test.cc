@@ -16,8 +16,8 @@ namespace {
 
 constexpr float kTemperature = 0.7f;
 
-// Runs `body(model)` in both compute types for every small config, and for one that is wide enough to
-// be spread over threads.
+// Runs `body(model)` in both compute types for every small config, and for one that is wide enough
+// to be spread over threads.
 template <class Body>
 void for_all_models(Body&& body) {
   std::vector<ModelConfig> configs = testing::small_configs();
@@ -195,7 +195,8 @@ TEST(sampled_log_probs_are_those_of_score_and_training) {
     const ObjectiveResult trained = model.forward_backward(packed, objective(packed), options);
     for (std::size_t b = 0; b < batch.size(); ++b) {
       const std::int64_t end = packed.offsets[b + 1];
-      CHECK(std::equal(recorded[b].begin(), recorded[b].end(), scores.log_probs.begin() + end - 20));
+      CHECK(
+          std::equal(recorded[b].begin(), recorded[b].end(), scores.log_probs.begin() + end - 20));
       for (std::int64_t t = packed.offsets[b] + 2; t < end; ++t) {
         const auto i = static_cast<std::size_t>(t);
         CHECK_EQ(trained.log_probs[i], scores.log_probs[i]);

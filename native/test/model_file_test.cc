@@ -69,7 +69,9 @@ struct Saved {
     model->save(path, kHeader, sinks(*model, type));
     list = sources(*model, path, type);
   }
-  std::shared_ptr<Model> load() const { return Model::load(model->config(), ComputeType::f32, list); }
+  std::shared_ptr<Model> load() const {
+    return Model::load(model->config(), ComputeType::f32, list);
+  }
 };
 
 }  // namespace
@@ -95,7 +97,8 @@ TEST(narrow_round_trip_is_exact_after_the_first_rounding) {
     CHECK(!same_weights(*rounded, *saved.model));
     const std::string again = saved.folder.file("again.bin");
     rounded->save(again, kHeader, sinks(*rounded, type));
-    const auto loaded = Model::load(rounded->config(), ComputeType::f32, sources(*rounded, again, type));
+    const auto loaded =
+        Model::load(rounded->config(), ComputeType::f32, sources(*rounded, again, type));
     CHECK(same_weights(*loaded, *rounded));
   }
 }
@@ -105,8 +108,8 @@ TEST(checkpoints_that_do_not_fit_are_refused) {
   const auto refused = [&](auto change, const char* part) {
     std::vector<TensorSource> list = saved.list;
     change(list);
-    const std::string message =
-        CHECK_ERROR(code::kInvalidCheckpoint, Model::load(saved.model->config(), ComputeType::f32, list));
+    const std::string message = CHECK_ERROR(
+        code::kInvalidCheckpoint, Model::load(saved.model->config(), ComputeType::f32, list));
     if (message.find(part) == std::string::npos) throw std::runtime_error("message: " + message);
   };
   using List = std::vector<TensorSource>;
@@ -148,8 +151,8 @@ TEST(failed_saves_leave_nothing_behind) {
               model.save(path, kHeader, sinks(model, StorageType::f32), &cancelled));
   CHECK(!std::filesystem::exists(path));
   if (std::filesystem::exists("/dev/full")) {  // a disk without space
-    const std::string message = CHECK_ERROR(
-        code::kIo, model.save("/dev/full", kHeader, sinks(model, StorageType::f32)));
+    const std::string message =
+        CHECK_ERROR(code::kIo, model.save("/dev/full", kHeader, sinks(model, StorageType::f32)));
     CHECK(message.find("No space left") != std::string::npos);
     CHECK(std::filesystem::exists("/dev/full"));
   }

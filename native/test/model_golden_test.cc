@@ -31,8 +31,8 @@ Errors compare(const std::vector<float>& actual, const std::vector<float>& expec
   return errors;
 }
 
-// Every log-prob and entropy of a batch of all sequences; entropy of the last position needs one more
-// token, so a token is appended whose log-prob is not looked at.
+// Every log-prob and entropy of a batch of all sequences; entropy of the last position needs one
+// more token, so a token is appended whose log-prob is not looked at.
 ScoreResult score_all(Model& model, const Json& sequences, PackedSequences& packed) {
   std::vector<std::vector<Token>> extended;
   for (const Json& sequence : sequences.items()) {
@@ -59,8 +59,8 @@ void check_sequence(const Json& sequence, const GoldenArrays& arrays, const Scor
   if (bf16) {
     CHECK_NEAR(logit_errors.rms, 0, 2 * observed["peer_bf16_logits_rms"].number());
     CHECK_NEAR(logit_errors.max, 0, 3 * observed["peer_bf16_logits_max_abs"].number());
-    // The observed error of the log-probs of a short sequence is that of one number, or of none, and
-    // can be near zero by luck; the error of a logit is its natural floor.
+    // The observed error of the log-probs of a short sequence is that of one number, or of none,
+    // and can be near zero by luck; the error of a logit is its natural floor.
     const double tolerance = 3 * std::max(observed["peer_bf16_logprob_max_abs"].number(),
                                           observed["peer_bf16_logits_rms"].number());
     CHECK_NEAR(log_prob_errors.max, 0, tolerance);

@@ -25,8 +25,8 @@ Problem random_problem(const ModelConfig& config) {
     problem.sequences.push_back(testing::random_tokens(random, n, config.token_limit));
     for (std::size_t t = 0; t < n; ++t) {
       const bool scored = t > 0 && random() % 4 != 0;
-      problem.objective.weights.push_back(
-          scored ? static_cast<float>(random() % 1000) / 500 - 1 : 0);
+      problem.objective.weights.push_back(scored ? static_cast<float>(random() % 1000) / 500 - 1
+                                                 : 0);
     }
   }
   problem.packed = testing::pack(problem.sequences);
@@ -115,7 +115,8 @@ TEST(rows_beyond_the_token_limit_do_not_exist) {
   const Problem problem = random_problem(config);
   model->forward_backward(problem.packed, problem.objective, {});
   const std::vector<float> gradient = model->gradient("model.embed_tokens.weight");
-  for (std::int32_t i = config.token_limit * config.hidden; i < config.vocabulary * config.hidden; ++i) {
+  for (std::int32_t i = config.token_limit * config.hidden; i < config.vocabulary * config.hidden;
+       ++i) {
     CHECK_EQ(gradient[static_cast<std::size_t>(i)], 0.0f);
   }
   CHECK_EQ(model->logits(testing::pack({{1, 2}})).size(), 2u * 37u);

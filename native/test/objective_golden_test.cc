@@ -73,7 +73,8 @@ void check_case(const Json& inputs, const GoldenColumns& columns, const Json& go
   double largest = 0;
   for (const double g : expected) largest = std::max(largest, std::abs(g));
   try {
-    CHECK_NEAR(result.loss, golden["loss"].number(), 2e-6 * std::max(1.0, std::abs(golden["loss"].number())));
+    CHECK_NEAR(result.loss, golden["loss"].number(),
+               2e-6 * std::max(1.0, std::abs(golden["loss"].number())));
     for (std::size_t t = 0; t < actual.size(); ++t) {
       CHECK_NEAR(actual[t], expected[t], 2e-6 * largest);
     }
@@ -114,8 +115,8 @@ SHARED_TEST(golden_policy_tables) {
   }
 }
 
-// Value and derivative of the KL estimators for log ratios up to +-150, against verl's k1 and k2 and,
-// where no exponent is clamped, TRL's k3.
+// Value and derivative of the KL estimators for log ratios up to +-150, against verl's k1 and k2
+// and, where no exponent is clamped, TRL's k3.
 SHARED_TEST(golden_kl_estimators) {
   const Json tables = Json::load(shared + "/golden/scalars/kl_estimators.json");
   const std::vector<std::pair<KlEstimator, const char*>> estimators = {

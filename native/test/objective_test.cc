@@ -26,7 +26,8 @@ struct Evaluated {
   ObjectiveResult result;
   std::vector<double> gradients;
 };
-Evaluated evaluate(const Objective& o, const Offsets& offsets, const std::vector<float>& log_probs) {
+Evaluated evaluate(const Objective& o, const Offsets& offsets,
+                   const std::vector<float>& log_probs) {
   ObjectiveSum sum(o, offsets);
   Evaluated evaluated;
   for (std::size_t t = 0; t < log_probs.size(); ++t) {
@@ -113,7 +114,8 @@ TEST(aggregations_count_only_sequences_with_policy_tokens) {
   Objective o = three_sequences();
   const auto loss = [&] { return evaluate(o, kOffsets, kLogProbs).result.policy_loss; };
   double first = 0;
-  for (const std::size_t t : {1, 2, 3}) first -= std::exp(double{kLogProbs[t]} - o.old_log_probs[t]);
+  for (const std::size_t t : {1, 2, 3})
+    first -= std::exp(double{kLogProbs[t]} - o.old_log_probs[t]);
   const double second = 0.5 * std::exp(double{kLogProbs[6]} - o.old_log_probs[6]);
   CHECK_NEAR(loss(), (first + second) / 4, 1e-7);
   o.policy.aggregation = Aggregation::sequence_mean_token_mean;
@@ -188,9 +190,9 @@ TEST(gradients_are_derivatives) {
       std::vector<float> above = kLogProbs, below = kLogProbs;
       above[t] += 0x1p-10f;
       below[t] -= 0x1p-10f;
-      const double slope = (evaluate(o, kOffsets, above).result.loss -
-                            evaluate(o, kOffsets, below).result.loss) /
-                           (double{above[t]} - below[t]);
+      const double slope =
+          (evaluate(o, kOffsets, above).result.loss - evaluate(o, kOffsets, below).result.loss) /
+          (double{above[t]} - below[t]);
       CHECK_NEAR(at.gradients[t], slope, 1e-6);
     }
   }
@@ -204,10 +206,10 @@ TEST(ratios_are_clipped_and_counted) {
   o.advantages = {0, 1, 1, -1, -1, 1, -1};
   // Ratios: e, 1/e, 1/e, e^2 (over the dual clip), beyond +20, beyond -20.
   const Evaluated e = evaluate(o, {0, 7}, {0, 0, -2, -2, 1, -1, -60});
-  CHECK_EQ(e.gradients[1], 0.0);                          // A > 0, ratio above 1.2
+  CHECK_EQ(e.gradients[1], 0.0);                           // A > 0, ratio above 1.2
   CHECK_NEAR(e.gradients[2], -std::exp(-1.0) / 6, 1e-12);  // A > 0, ratio below 0.8: unclipped
-  CHECK_EQ(e.gradients[3], 0.0);                          // A < 0, ratio below 0.8
-  CHECK_EQ(e.gradients[4], 0.0);                          // A < 0, ratio above 3
+  CHECK_EQ(e.gradients[3], 0.0);                           // A < 0, ratio below 0.8
+  CHECK_EQ(e.gradients[4], 0.0);                           // A < 0, ratio above 3
   CHECK_EQ(e.gradients[5], 0.0);
   CHECK_EQ(e.gradients[6], 0.0);
   const ObjectiveResult& r = e.result;
@@ -263,20 +265,25 @@ TEST(wrong_objectives_are_refused) {
     const std::string message = CHECK_ERROR(code::kInvalidArgument, ObjectiveSum(o, kOffsets));
     if (message.find(part) == std::string::npos) throw std::runtime_error("message: " + message);
   };
-  refused([](Objective& o) { o.advantages.clear(); }, "the policy term needs the column advantages");
+  refused([](Objective& o) { o.advantages.clear(); },
+          "the policy term needs the column advantages");
   refused([](Objective& o) { o.advantages.pop_back(); }, "advantages has 8 entries, expected 9");
-  refused([](Objective& o) { o.policy_mask[4] = 1; }, "policy_mask is set at sequence 1, position 0");
-  refused([](Objective& o) { o.distill_mask[0] = 1; }, "distill_mask is set at sequence 0, position 0");
+  refused([](Objective& o) { o.policy_mask[4] = 1; },
+          "policy_mask is set at sequence 1, position 0");
+  refused([](Objective& o) { o.distill_mask[0] = 1; },
+          "distill_mask is set at sequence 0, position 0");
   refused([](Objective& o) { o.weights[7] = 1; }, "weights is set at sequence 2, position 0");
   refused([](Objective& o) { o.distill_mask[5] = 1; }, "where policy_mask is not");
-  refused([](Objective& o) { o.old_log_probs[2] = NAN; }, "old_log_probs is nan at sequence 0, position 2");
+  refused([](Objective& o) { o.old_log_probs[2] = NAN; },
+          "old_log_probs is nan at sequence 0, position 2");
   refused([](Objective& o) { o.teacher_log_probs[6] = -INFINITY; }, "teacher_log_probs is -inf");
   refused([](Objective& o) { o.reference_log_probs[6] = NAN; }, "reference_log_probs");
   refused([](Objective& o) { o.policy.clip_low = 1.5f; }, "policy.clip_low");
   refused([](Objective& o) { o.policy.dual_clip = 0.5f; }, "policy.dual_clip");
   refused([](Objective& o) { o.distill.clamp_low = 2; }, "distill.clamp_low");
   refused([](Objective& o) { o.distill.clamp_low = NAN; }, "distill.clamp_low");
-  refused([](Objective& o) { o.policy.aggregation = Aggregation::fixed_length; }, "policy.fixed_length");
+  refused([](Objective& o) { o.policy.aggregation = Aggregation::fixed_length; },
+          "policy.fixed_length");
   refused([](Objective& o) { o.total_policy_tokens = -1; }, "total_policy_tokens");
   refused([](Objective& o) { o.weights = {0, -1, 0, 0, 0, 0, 0, 0, 0}; }, "weights add up to");
   Objective unmasked = three_sequences();

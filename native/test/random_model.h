@@ -63,7 +63,8 @@ inline std::shared_ptr<Model> random_model(const ModelConfig& config, ComputeTyp
 
 inline std::vector<Token> random_tokens(std::mt19937& random, std::size_t n, std::int32_t limit) {
   std::vector<Token> tokens(n);
-  for (Token& token : tokens) token = static_cast<Token>(random() % static_cast<std::uint32_t>(limit));
+  for (Token& token : tokens)
+    token = static_cast<Token>(random() % static_cast<std::uint32_t>(limit));
   return tokens;
 }
 

@@ -75,9 +75,9 @@ class ReferenceModel {
     const RopeScaling& s = c_.rope_scaling;
     if (s.factor == 1) return plain;
     const double turns = s.original_positions * plain / (2 * std::numbers::pi);
-    const double smooth = std::clamp((turns - s.low_frequency_factor) /
-                                         (s.high_frequency_factor - s.low_frequency_factor),
-                                     0.0, 1.0);
+    const double smooth = std::clamp(
+        (turns - s.low_frequency_factor) / (s.high_frequency_factor - s.low_frequency_factor), 0.0,
+        1.0);
     return plain * (smooth + (1 - smooth) / s.factor);
   }
 

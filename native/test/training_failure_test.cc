@@ -25,8 +25,8 @@ void overwrite(Model& m, const std::string& name, float value) {
     std::vector<float> weights = m.weight(parameter.name);
     if (parameter.name == name) weights[0] = value;
     const auto bytes = static_cast<std::uint64_t>(4 * weights.size());
-    sources.push_back({parameter.name, path, static_cast<std::uint64_t>(4 * parameter.offset), bytes,
-                       StorageType::f32, parameter.shape});
+    sources.push_back({parameter.name, path, static_cast<std::uint64_t>(4 * parameter.offset),
+                       bytes, StorageType::f32, parameter.shape});
     std::fwrite(weights.data(), 4, weights.size(), file);
   }
   std::fclose(file);
@@ -48,7 +48,8 @@ TEST(wrong_batches_are_refused) {
   refused({{1, 2}, {0, 2, 2}}, one, "sequence 1 spans");
   refused({{1, 2}, {0, 3, 2}}, one, "sequence 0 spans");
   refused({{1, -1}, {0, 2}}, one, "token -1 of sequence 0, position 1");
-  refused({std::vector<Token>(301, 1), {0, 301}}, one, "301 tokens, the model's longest sequence has 300");
+  refused({std::vector<Token>(301, 1), {0, 301}}, one,
+          "301 tokens, the model's longest sequence has 300");
   refused({{1, 2}, {0, 2}}, {1, {0}, false}, "first of sequence 0 is 0");
   refused({{1, 2}, {0, 2}}, {1, {3}, false}, "first of sequence 0 is 3");
   refused({{1, 2}, {0, 2}}, {1, {}, false}, "first has 0 entries");
@@ -82,14 +83,15 @@ TEST(nan_names_sequence_and_position) {
   // Token 0 stands at position 1 of sequence 1: what it predicts, at position 2, is not a number.
   overwrite(*m, "model.embed_tokens.weight", NAN);
   task.packed.tokens[7] = 0;
-  const std::string trained = CHECK_ERROR(
-      code::kNonFinite, m->forward_backward(task.packed, task.objective, {}));
+  const std::string trained =
+      CHECK_ERROR(code::kNonFinite, m->forward_backward(task.packed, task.objective, {}));
   const std::string scored =
       CHECK_ERROR(code::kNonFinite, m->score(task.packed, {1, {1, 1, 1}, true}));
   CHECK(trained.find("sequence 1, position 2") != std::string::npos);
   CHECK(scored.find("sequence 1, position 2") != std::string::npos);
   CHECK_EQ(m->gradient_norm(), 0.0);  // those of before as well
-  // Where no mask looks it is no error, but the gradient of its row is 0 * NaN: the step is skipped.
+  // Where no mask looks it is no error, but the gradient of its row is 0 * NaN: the step is
+  // skipped.
   task.objective.weights[8] = 0;
   CHECK(std::isfinite(m->forward_backward(task.packed, task.objective, {}).loss));
   CHECK(m->step(testing::fast_options()).skipped);

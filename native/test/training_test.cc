@@ -138,8 +138,8 @@ TEST(resuming_continues_bit_for_bit) {
   CHECK(testing::all_weights(*resumed) == testing::all_weights(*straight));
 }
 
-// Logits of the whole batch would be 480 MB; the weights, their copies, gradients and activations of
-// this model are some 40 MB.
+// Logits of the whole batch would be 480 MB; the weights, their copies, gradients and activations
+// of this model are some 40 MB.
 TEST(peak_memory_does_not_hold_tokens_times_vocabulary) {
   ModelConfig config = testing::small_config();
   config.hidden = 16;

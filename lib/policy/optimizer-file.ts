@@ -1,6 +1,6 @@
 import { HindsearchError } from "../errors.js";
 import type { Arena, NativeModel, TensorSink, TensorSource } from "../native/addon.js";
-import { callNative } from "../native/call.js";
+import { callNative, callNativeSync } from "../native/call.js";
 import { buildSafetensorsHeader, readSafetensorsHeader, type TensorToWrite } from "./safetensors.js";
 import { saveTensors } from "./save.js";
 
@@ -17,15 +17,19 @@ const ARENAS: readonly Arena[] = ["weights", "firstMoments", "secondMoments"];
  * @internal
  */
 export async function saveOptimizer(native: NativeModel, path: string, signal?: AbortSignal): Promise<void> {
+  const { parameters, optimizerStep } = callNativeSync(() => ({
+    parameters: native.parameters,
+    optimizerStep: native.optimizerStep,
+  }));
   const tensors: TensorToWrite[] = [];
   const sinks: TensorSink[] = [];
   for (const arena of ARENAS) {
-    for (const { name, shape } of native.parameters) {
+    for (const { name, shape } of parameters) {
       tensors.push({ name: `${arena}.${name}`, type: "f32", shape });
       sinks.push({ name, type: "f32", arena });
     }
   }
-  const header = buildSafetensorsHeader(tensors, { format: FORMAT, step: String(native.optimizerStep) });
+  const header = buildSafetensorsHeader(tensors, { format: FORMAT, step: String(optimizerStep) });
   await saveTensors(native, path, header, sinks, signal);
 }
 
@@ -40,7 +44,7 @@ export async function loadOptimizer(native: NativeModel, path: string, signal?: 
   if (metadata.format !== FORMAT || !/^\d+$/.test(metadata.step ?? "") || !Number.isSafeInteger(step)) {
     throw invalid(path, `its metadata are not those of format ${FORMAT}`);
   }
-  const { parameters } = native;
+  const parameters = callNativeSync(() => native.parameters);
   const sources = ARENAS.map((arena) =>
     parameters.map(({ name, shape }): TensorSource => {
       const entry = tensors.get(`${arena}.${name}`);

@@ -19,11 +19,11 @@ import type {
   InitializeOptions,
   LoadOptions,
   ObjectiveResult,
-  StepOptions,
   SaveOptions,
   ScoredSequence,
   ScoreOptions,
   SequenceToScore,
+  StepOptions,
   StepResult,
 } from "./policy-options.js";
 import { saveModel } from "./save.js";

@@ -3,7 +3,7 @@ import { mkdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { HindsearchError } from "../errors.js";
 import type { NativeModel, StorageType, TensorSink } from "../native/addon.js";
-import { callNative } from "../native/call.js";
+import { callNative, callNativeSync } from "../native/call.js";
 import { syncFolder, writeFileDurably } from "../runs/durable.js";
 import { type ModelFiles, removeWeights } from "./model-files.js";
 import { buildSafetensorsHeader, type TensorToWrite } from "./safetensors.js";
@@ -27,7 +27,8 @@ export async function saveModel(
   storage: (parameter: string) => StorageType,
   signal?: AbortSignal,
 ): Promise<void> {
-  const tensors: TensorToWrite[] = native.parameters.map(({ name, shape }) => ({
+  const parameters = callNativeSync(() => native.parameters);
+  const tensors: TensorToWrite[] = parameters.map(({ name, shape }) => ({
     name,
     type: storage(name),
     shape,

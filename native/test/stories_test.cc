@@ -25,7 +25,10 @@ Token argmax(const std::vector<float>& logits) {
   return static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-void check_story(const Stories& stories) {
+}  // namespace
+
+SHARED_TEST(the_story_is_told_in_f32) {
+  const Stories stories(shared);
   const Json& greedy = stories.reference["greedy"];
   testing::CachedRun run(*stories.model, 1, 256);
   std::vector<Token> next = greedy["prompt_ids"].numbers<Token>();
@@ -37,10 +40,17 @@ void check_story(const Stories& stories) {
   CHECK(story == greedy["ids"].numbers<Token>());
 }
 
-}  // namespace
-
-SHARED_TEST(the_story_is_told_in_f32) { check_story(Stories(shared)); }
-SHARED_TEST(the_story_is_told_in_bf16) { check_story(Stories(shared, ComputeType::bf16)); }
+// In bf16 a near tie may fall the other way, so the published story is read along: every token of
+// it must be the likeliest up to the rounding of a logit of about 16.
+SHARED_TEST(the_story_is_likeliest_in_bf16) {
+  const Stories stories(shared, ComputeType::bf16);
+  const auto story = stories.reference["greedy"]["ids"].numbers<Token>();
+  const std::vector<float> logits = stories.model->logits(testing::pack({story}));
+  for (std::size_t t = 0; t + 1 < story.size(); ++t) {
+    const auto row = logits.begin() + static_cast<std::int64_t>(t) * 512;
+    CHECK_NEAR(row[story[t + 1]], *std::max_element(row, row + 512), 0.125);
+  }
+}
 
 SHARED_TEST(logits_of_the_first_positions) {
   const Stories stories(shared);

@@ -70,20 +70,23 @@ struct Workspace {
 
   void zero_rows(float* rows) const { std::fill(rows, rows + padded_tokens * padded_width, 0.0f); }
 
+  // Page by page; keys that do not exist become zeros, whatever the page holds there.
   void load_keys(const SequenceRows& sequence, const KvPages& pages, std::int32_t layer,
                  std::int32_t head) {
+    std::fill(key_panels, key_panels + 2 * padded_tokens * width, 0.0f);  // and value_panels
     zero_rows(key_rows);
-    for (std::int64_t j = 0; j < padded_tokens; ++j) {
-      float* key_column = key_panels + j / kKeys * kKeys * width + j % kKeys;
-      float* value_column = value_panels + j / kKeys * kKeys * width + j % kKeys;
-      const bool real = j < tokens;
-      const std::int32_t page = real ? sequence.pages[j / kPageTokens] : 0;
-      const float* key = pages.keys(page, layer, head) + j % kPageTokens;
-      const float* value = pages.values(page, layer, head) + j % kPageTokens * width;
+    for (std::int64_t first = 0; first < tokens; first += kPageTokens) {
+      const std::int32_t page = sequence.pages[first / kPageTokens];
+      const float* keys = pages.keys(page, layer, head);
+      const float* values = pages.values(page, layer, head);
+      const std::int64_t count = std::min<std::int64_t>(kPageTokens, tokens - first);
+      const std::int64_t panel = first / kKeys * kKeys * width + first % kKeys;
       for (std::int64_t d = 0; d < width; ++d) {
-        key_column[d * kKeys] = real ? key[d * kPageTokens] : 0;
-        value_column[d * kKeys] = real ? value[d] : 0;
-        if (real) key_rows[j * padded_width + d] = key[d * kPageTokens];
+        std::copy_n(keys + d * kPageTokens, count, key_panels + panel + d * kKeys);
+        for (std::int64_t lane = 0; lane < count; ++lane) {
+          key_rows[(first + lane) * padded_width + d] = keys[d * kPageTokens + lane];
+          value_panels[panel + d * kKeys + lane] = values[lane * width + d];
+        }
       }
     }
   }

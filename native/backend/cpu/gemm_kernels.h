@@ -125,18 +125,44 @@ void multiply_tile(const Tile& tile) {
   }
 }
 
+// Words of one step of B, or of A in pairs: a float, or two bf16 of consecutive k.
+template <class Operands>
+inline auto words(const float* low, const float* high) {
+  if constexpr (Operands::kUnit == 1) {
+    return load(low);
+  } else {
+    return pair_bf16(load(low), high ? load(high) : V{});
+  }
+}
+template <class Operands>
+inline auto word(const float* low, const float* high) {
+  if constexpr (Operands::kUnit == 1) {
+    return *low;
+  } else {
+    return pair_bf16(*low, high ? *high : 0.0f);
+  }
+}
+// Of the row behind `row`, column `column`; null behind the last row of an odd k.
+inline const float* second(const float* row, std::int64_t column) { return row ? row + column : nullptr; }
+
 template <class Operands>
 void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k, void* to,
                   std::int64_t to_stride) {
-  constexpr bool kPairs = Operands::kLeftBytes == 2;
+  using Halves = std::uint16_t __attribute__((vector_size(kWidth * 2)));
   for (std::int64_t r = 0; r < rows; ++r, from += stride) {
-    if constexpr (kPairs) {
+    std::int64_t i = 0;
+    if constexpr (Operands::kLeftBytes == 2) {
       auto* out = static_cast<std::uint16_t*>(to) + r * to_stride;
-      for (std::int64_t i = 0; i < k; ++i) out[i] = static_cast<std::uint16_t>(round_bf16(from[i]) >> 16);
+      for (; i + kWidth <= k; i += kWidth) {
+        const Halves halves = __builtin_convertvector(round_bf16(load(from + i)) >> 16, Halves);
+        __builtin_memcpy(out + i, &halves, sizeof halves);
+      }
+      for (; i < k; ++i) out[i] = static_cast<std::uint16_t>(round_bf16(from[i]) >> 16);
       if (k % 2 != 0) out[k] = 0;
     } else {
       auto* out = static_cast<std::uint32_t*>(to) + r * to_stride;
-      for (std::int64_t i = 0; i < k; ++i) out[i] = round_bf16(from[i]);
+      for (; i + kWidth <= k; i += kWidth) store(out + i, round_bf16(load(from + i)));
+      for (; i < k; ++i) out[i] = round_bf16(from[i]);
       if (k % 2 != 0) out[k] = 0;
     }
   }
@@ -146,36 +172,37 @@ template <class Operands>
 void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows, void* to) {
   using Left = typename Operands::Left;
   constexpr int kUnit = Operands::kUnit;
+  // Two tiles fill a vector, where they do.
+  constexpr int kTogether = kWidth == 2 * kTileRows && sizeof(Left) == 4 ? 2 : 1;
   const std::int64_t steps = (k + kUnit - 1) / kUnit;
-  for (std::int64_t first = 0; first < rows; first += kTileRows) {
+  std::int64_t first = 0;
+  if constexpr (kTogether == 2) {
+    for (; first + kWidth <= rows; first += kWidth) {
+      Left* out = static_cast<Left*>(to) + first * steps;
+      for (std::int64_t step = 0; step < steps; ++step, out += kTileRows) {
+        const float* low = from + step * kUnit * stride + first;
+        const auto both = words<Operands>(low, step * kUnit + 1 < k ? low + stride : nullptr);
+        __builtin_memcpy(out, &both, sizeof both / 2);
+        __builtin_memcpy(out + kTileRows * steps, reinterpret_cast<const char*>(&both) + sizeof both / 2,
+                         sizeof both / 2);
+      }
+    }
+  }
+  for (; first < rows; first += kTileRows) {
     Left* out = static_cast<Left*>(to) + first * steps;
     const int count = static_cast<int>(rows - first < kTileRows ? rows - first : kTileRows);
     for (std::int64_t step = 0; step < steps; ++step, out += kTileRows) {
       const float* low = from + step * kUnit * stride + first;
+      const float* high = step * kUnit + 1 < k ? low + stride : nullptr;
       for (int i = 0; i < count; ++i) {
-        if constexpr (kUnit == 1) {
-          out[i] = low[i];
+        if constexpr (Operands::kUnit * Operands::kLeftBytes <= 4) {
+          out[i] = word<Operands>(low + i, second(high, i));
         } else {
-          const float high = step * 2 + 1 < k ? low[stride + i] : 0;
-          if constexpr (Operands::kLeftBytes == 2) {
-            out[i] = pair_bf16(low[i], high);
-          } else {
-            out[i] = {__builtin_bit_cast(float, round_bf16(low[i])),
-                      __builtin_bit_cast(float, round_bf16(high))};
-          }
+          out[i] = {__builtin_bit_cast(float, round_bf16(low[i])),
+                    __builtin_bit_cast(float, round_bf16(high ? high[i] : 0.0f))};
         }
       }
     }
-  }
-}
-
-// One column of one step of B.
-template <class Operands>
-inline typename Operands::Right right_element(const float* low, const float* high) {
-  if constexpr (Operands::kUnit == 1) {
-    return *low;
-  } else {
-    return pair_bf16(*low, high ? *high : 0);
   }
 }
 
@@ -184,24 +211,41 @@ void pack_right(const float* from, std::int64_t stride, std::int64_t k, std::int
                 std::int64_t padded, void* to) {
   auto* out = static_cast<typename Operands::Right*>(to);
   for (std::int64_t i = 0; i < k; i += Operands::kUnit, from += Operands::kUnit * stride, out += padded) {
-    const float* high = Operands::kUnit == 2 && i + 1 < k ? from + stride : nullptr;
-    for (std::int64_t j = 0; j < columns; ++j) {
-      out[j] = right_element<Operands>(from + j, high ? high + j : nullptr);
-    }
-    for (std::int64_t j = columns; j < padded; ++j) out[j] = 0;
+    const float* high = i + 1 < k ? from + stride : nullptr;
+    std::int64_t j = 0;
+    for (; j + kWidth <= columns; j += kWidth) store(out + j, words<Operands>(from + j, second(high, j)));
+    for (; j < columns; ++j) out[j] = word<Operands>(from + j, second(high, j));
+    for (; j < padded; ++j) out[j] = 0;
   }
 }
 
 template <class Operands>
 void pack_right_transposed(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
                            std::int64_t padded, void* to) {
+  constexpr std::int64_t kUnit = Operands::kUnit;
   auto* out = static_cast<typename Operands::Right*>(to);
-  for (std::int64_t i = 0; i < k; i += Operands::kUnit, from += Operands::kUnit, out += padded) {
+  // One cache line of every column at a time.
+  for (std::int64_t first = 0; first < k; first += kLanes, out += kLanes / kUnit * padded) {
+    const std::int64_t count = k - first < kLanes ? k - first : kLanes;
+    const std::int64_t steps = (count + kUnit - 1) / kUnit;
     for (std::int64_t j = 0; j < columns; ++j) {
-      const float* low = from + j * stride;
-      out[j] = right_element<Operands>(low, i + 1 < k ? low + 1 : nullptr);
+      const float* column = from + j * stride + first;
+      if constexpr (kUnit == 1) {
+        for (std::int64_t step = 0; step < steps; ++step) out[step * padded + j] = column[step];
+      } else {
+        const F16 values = count == kLanes ? load16(column) : load_first(column, count);
+        alignas(64) std::uint32_t rounded[kLanes];
+        for (int part = 0; part < kParts; ++part) {
+          store(rounded + part * kWidth, round_bf16(values.part[part]));
+        }
+        for (std::int64_t step = 0; step < steps; ++step) {
+          out[step * padded + j] = rounded[2 * step] >> 16 | rounded[2 * step + 1];
+        }
+      }
     }
-    for (std::int64_t j = columns; j < padded; ++j) out[j] = 0;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      for (std::int64_t j = columns; j < padded; ++j) out[step * padded + j] = 0;
+    }
   }
 }
 

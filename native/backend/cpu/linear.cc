@@ -7,7 +7,7 @@ namespace hindsearch::cpu {
 namespace {
 
 // Packed operands of a gradient live only during the call; larger ones are packed in parts.
-constexpr std::size_t kScratchBytes = std::size_t{16} << 20;
+constexpr std::size_t kScratchBytes = std::size_t{32} << 20;
 
 // The most `quantum`-sized steps of `total` whose share of `bytes` fits the scratch, at least one.
 std::int64_t fitting(std::int64_t total, std::int64_t quantum, std::size_t bytes) {

@@ -139,20 +139,39 @@ void sample(const RowKernels& kernels, float* logits, std::int64_t rows, std::in
 
 namespace {
 
-// Removes, from the smallest up, the candidates whose cumulative mass is at most `bound`, by a
-// selection that halves the range it looks at: no full sort of the vocabulary.
-void drop_smallest(std::vector<Token>& candidates, const std::vector<double>& mass, double bound) {
+// Logits of one row that may still be drawn, with their exponentials relative to the largest.
+struct Candidates {
+  std::vector<Token> tokens;
+  std::vector<float> mass;  // [V]
+
+  float of(Token token) const { return mass[static_cast<std::size_t>(token)]; }
+  double total() const {
+    return std::accumulate(tokens.begin(), tokens.end(), 0.0, [&](double sum, Token i) { return sum + of(i); });
+  }
+};
+
+// Removes, from the smallest up, all whose cumulative mass is at most `bound`, but never the largest; among
+// equals the higher ids first.
+void drop_smallest(Candidates& candidates, double bound) {
+  auto& tokens = candidates.tokens;
+  // What all together stays below the bound goes without being ordered; that is nearly all of a vocabulary.
+  const double negligible = bound / static_cast<double>(tokens.size());
+  double below = 0;
+  const auto kept = std::partition(tokens.begin(), tokens.end(),
+                                   [&](Token i) { return candidates.of(i) < negligible; });
+  for (auto i = tokens.begin(); i != kept; ++i) below += candidates.of(*i);
+
+  // A selection that halves the range in which the cut lies.
   const auto smaller = [&](Token a, Token b) {
-    const double x = mass[static_cast<std::size_t>(a)], y = mass[static_cast<std::size_t>(b)];
+    const float x = candidates.of(a), y = candidates.of(b);
     return x != y ? x < y : a > b;
   };
-  double below = 0;
-  auto low = candidates.begin(), high = candidates.end();  // what is dropped ends in [low, high)
+  auto low = kept, high = tokens.end();
   while (high - low > 1) {
     const auto middle = low + (high - low) / 2;
     std::nth_element(low, middle, high, smaller);
-    const double part = std::accumulate(
-        low, middle, 0.0, [&](double sum, Token i) { return sum + mass[static_cast<std::size_t>(i)]; });
+    double part = 0;
+    for (auto i = low; i != middle; ++i) part += candidates.of(*i);
     if (below + part <= bound) {
       below += part;
       low = middle;
@@ -160,8 +179,16 @@ void drop_smallest(std::vector<Token>& candidates, const std::vector<double>& ma
       high = middle;
     }
   }
-  const bool last_too = low + 1 != candidates.end() && below + mass[static_cast<std::size_t>(*low)] <= bound;
-  candidates.erase(candidates.begin(), low + (last_too ? 1 : 0));
+  if (low + 1 != tokens.end() && below + candidates.of(*low) <= bound) ++low;
+  tokens.erase(tokens.begin(), low);
+}
+
+// The k-th largest logit.
+float kth_largest(const float* logits, std::int64_t vocabulary, std::int32_t k) {
+  std::vector<float> sorted(logits, logits + vocabulary);
+  const auto kth = sorted.begin() + (k - 1);
+  std::nth_element(sorted.begin(), kth, sorted.end(), std::greater<>());
+  return *kth;
 }
 
 }  // namespace
@@ -169,51 +196,34 @@ void drop_smallest(std::vector<Token>& candidates, const std::vector<double>& ma
 std::vector<float> filter_probabilities(const float* logits, std::int64_t vocabulary,
                                         const Sampling& sampling) {
   const auto count = static_cast<std::size_t>(vocabulary);
+  const bool valid = std::none_of(logits, logits + count, [](float x) { return x != x; });
+  const auto first = std::max_element(logits, logits + count) - logits;
+  if (!valid || !std::isfinite(logits[first])) {
+    return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
+  }
   std::vector<float> out(count, 0.0f);
-  float top = -std::numeric_limits<float>::infinity();
-  std::size_t first = 0;
-  bool valid = true;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (logits[i] > top) {
-      top = logits[i];
-      first = i;
-    }
-    valid = valid && logits[i] == logits[i];
-  }
-  if (!valid || !std::isfinite(top)) {
-    std::fill(out.begin(), out.end(), std::numeric_limits<float>::quiet_NaN());
-    return out;
-  }
   if (sampling.temperature == 0) {
-    out[first] = 1;
+    out[static_cast<std::size_t>(first)] = 1;
     return out;
   }
 
-  float lowest = -std::numeric_limits<float>::infinity();
-  if (sampling.top_k > 0 && sampling.top_k < vocabulary) {
-    std::vector<float> sorted(logits, logits + vocabulary);
-    const auto kth = sorted.begin() + (sampling.top_k - 1);
-    std::nth_element(sorted.begin(), kth, sorted.end(), std::greater<>());
-    lowest = *kth;
-  }
-  std::vector<double> mass(count, 0.0);
-  std::vector<Token> candidates;
-  double total = 0;
+  Candidates candidates;
+  candidates.mass.resize(count);
+  // The difference first: it is exact where it matters, so a low temperature magnifies no rounding.
+  std::transform(logits, logits + count, candidates.mass.begin(), [&](float x) { return x - logits[first]; });
+  cpu::active_kernels().rows->exponentials(candidates.mass.data(), vocabulary, 1 / sampling.temperature, 0,
+                                           candidates.mass.data());
+  const bool cut = sampling.top_k > 0 && sampling.top_k < vocabulary;
+  const float lowest = cut ? kth_largest(logits, vocabulary, sampling.top_k)
+                           : -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < count; ++i) {
-    if (logits[i] < lowest) continue;
-    mass[i] = std::exp((double{logits[i]} - top) / sampling.temperature);
-    total += mass[i];
-    if (mass[i] > 0) candidates.push_back(static_cast<Token>(i));
+    if (logits[i] >= lowest && candidates.mass[i] > 0) candidates.tokens.push_back(static_cast<Token>(i));
   }
-  if (sampling.top_p < 1) drop_smallest(candidates, mass, (1 - double{sampling.top_p}) * total);
-  if (sampling.min_p > 0) {
-    std::erase_if(candidates, [&](Token i) { return mass[static_cast<std::size_t>(i)] < sampling.min_p; });
-  }
-  total = 0;
-  std::sort(candidates.begin(), candidates.end());
-  for (const Token i : candidates) total += mass[static_cast<std::size_t>(i)];
-  for (const Token i : candidates) {
-    out[static_cast<std::size_t>(i)] = static_cast<float>(mass[static_cast<std::size_t>(i)] / total);
+  if (sampling.top_p < 1) drop_smallest(candidates, (1 - double{sampling.top_p}) * candidates.total());
+  std::erase_if(candidates.tokens, [&](Token i) { return candidates.of(i) < sampling.min_p; });
+  const double total = candidates.total();
+  for (const Token i : candidates.tokens) {
+    out[static_cast<std::size_t>(i)] = static_cast<float>(candidates.of(i) / total);
   }
   return out;
 }

@@ -136,7 +136,7 @@ export { RunDirectory, type RunLog, type RunRecord } from "./runs/run.js";
 
 // Training.
 export { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./training/advantages.js";
-export { trainingBatch } from "./training/batch.js";
+export { totalsOf, trainingBatch } from "./training/batch.js";
 export {
   type CritiqueOptions,
   type CritiqueStatistics,
@@ -187,10 +187,17 @@ export {
   type SupervisedStepResult,
   SupervisedTrainer,
 } from "./training/supervised.js";
-export { type HintedScores, scoreHinted, scorePlain, type TeacherOptions } from "./training/teacher.js";
+export {
+  type HintedScores,
+  scoreHinted,
+  scorePlain,
+  scoreReference,
+  type TeacherOptions,
+} from "./training/teacher.js";
 export { HindSearchTrainer } from "./training/trainer.js";
 export {
   measureGradients,
+  type ObjectiveTerms,
   splitGroups,
   type UpdateOptions,
   type UpdateResult,

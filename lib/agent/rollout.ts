@@ -126,8 +126,11 @@ class Rollout {
   }
 
   async trajectories(): Promise<Trajectory[][]> {
-    const groups = this.#options.questions.map((question, group) => this.#group(question, group));
+    const groups: Promise<Trajectory>[][] = [];
     try {
+      for (const [group, question] of this.#options.questions.entries()) {
+        groups.push(this.#group(question, group));
+      }
       return await Promise.all(groups.map((group) => Promise.all(group)));
     } catch (error) {
       // The first error speaks for all; the others are aborted and must be over before pages are given back.

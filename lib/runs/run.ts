@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { HindsearchError } from "../errors.js";
 import { type CheckpointFolder, CheckpointStore } from "./checkpoints.js";
-import { syncFolder, writeFileDurably } from "./durable.js";
+import { syncFolder, syncPath, writeFileDurably } from "./durable.js";
 import { redactSecrets } from "./redact.js";
 
 /** A record of a run: one line of a JSONL file. */
@@ -107,7 +107,6 @@ export class RunDirectory {
       const file = await open(this.#path(log), "a");
       try {
         await file.appendFile(text);
-        await file.datasync();
       } finally {
         await file.close();
       }
@@ -146,12 +145,15 @@ export class RunDirectory {
   }
 
   /**
-   * Saves a checkpoint, see {@link CheckpointStore.write}. Everything appended before is on disk by then.
+   * Saves a checkpoint, see {@link CheckpointStore.write}. Everything appended before is on disk by then; between two
+   * checkpoints only the system's own buffering keeps it.
    *
    * @returns Its folder.
    */
   async checkpoint(step: number, write: (folder: string) => Promise<void>): Promise<CheckpointFolder> {
-    await this.#writes;
+    await this.#queue(async () => {
+      for (const log of LOGS) if (await exists(this.#path(log))) await syncPath(this.#path(log));
+    });
     return this.checkpoints.write(step, write);
   }
 

@@ -1,6 +1,7 @@
-import { policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { countMask, policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { trajectoryLength } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
-import type { TrainingSequence } from "../policy/batch.js";
+import type { BatchTotals, TrainingSequence } from "../policy/batch.js";
 import type { TrainingSample } from "./samples.js";
 
 /**
@@ -14,23 +15,64 @@ import type { TrainingSample } from "./samples.js";
  * @throws {@link HindsearchError} `INTERNAL` if a column is not as long as the trajectory's tokens.
  */
 export function trainingBatch(samples: readonly TrainingSample[], scope: TokenScope): TrainingSequence[] {
-  return samples.flatMap((sample) => {
+  return samples.filter(isTrained).map((sample) => {
     const { trajectory, advantage, referenceLogProbs, teacherLogProbs } = sample;
-    if (advantage === null || trajectory.tokens.length === 0) return [];
     const behindPrompt = columnsOf(sample);
     const sequence: TrainingSequence = {
       tokens: behindPrompt(trajectory.tokens, trajectory.promptTokens),
       policyMask: behindPrompt(policyMask(trajectory)),
       oldLogProbs: behindPrompt(trajectory.logProbs),
-      advantages: advantage,
+      advantages: advantage ?? 0,
     };
     if (referenceLogProbs) sequence.referenceLogProbs = behindPrompt(referenceLogProbs);
     if (teacherLogProbs) {
       sequence.distillMask = behindPrompt(scopeMask(trajectory, scope));
       sequence.teacherLogProbs = behindPrompt(teacherLogProbs);
     }
-    return [sequence];
+    return sequence;
   });
+}
+
+/**
+ * What the terms of the loss are divided by: counts over all samples of a mini-batch, for the parts that it is
+ * computed in.
+ */
+export function totalsOf(samples: readonly TrainingSample[], scope: TokenScope): BatchTotals {
+  const trained = samples.filter(isTrained);
+  const policy = trained.map(({ trajectory }) => countMask(policyMask(trajectory)));
+  const distill = trained.map(({ trajectory, teacherLogProbs }) =>
+    teacherLogProbs ? countMask(scopeMask(trajectory, scope)) : 0,
+  );
+  const sum = (counts: number[]) => counts.reduce((total, count) => total + count, 0);
+  const sequences = (counts: number[]) => counts.filter((count) => count > 0).length;
+  return {
+    policyTokens: sum(policy),
+    policySequences: sequences(policy),
+    sequences: trained.length,
+    distillTokens: sum(distill),
+    distillSequences: sequences(distill),
+    weight: 0,
+  };
+}
+
+/** Cuts a list into parts of at most `tokens` tokens of prompt and trajectory each, or one longer sample. */
+export function partsOf(samples: readonly TrainingSample[], tokens: number): TrainingSample[][] {
+  const parts: TrainingSample[][] = [];
+  let room = 0;
+  for (const sample of samples) {
+    const length = trajectoryLength(sample.trajectory);
+    if (length > room) {
+      parts.push([]);
+      room = tokens;
+    }
+    parts.at(-1)?.push(sample);
+    room -= length;
+  }
+  return parts;
+}
+
+function isTrained({ trajectory, advantage }: TrainingSample): boolean {
+  return advantage !== null && trajectory.tokens.length > 0;
 }
 
 /** Puts a column of the trajectory's tokens behind its prompt, where it is 0 unless `prompt` says otherwise. */

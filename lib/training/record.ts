@@ -78,24 +78,26 @@ export interface TrainingStepResult {
   checkpoint?: CheckpointFolder;
 }
 
-/** Appends a step to the logs of a run. */
+/** Appends a step to the logs of a run, group by group: a large batch as one text would hold up the event loop. */
 export async function recordStep(
   run: RunDirectory,
   metrics: StepMetrics,
-  samples: readonly TrainingSample[],
+  groups: readonly (readonly TrainingSample[])[],
 ): Promise<void> {
   const { step } = metrics;
-  await run.append(
-    "trajectories",
-    samples.map(({ trajectory, reward, components, advantage, critique }) => ({
-      ...trajectoryToJson(trajectory),
-      step,
-      reward,
-      components,
-      advantage,
-      ...(critique && { critique }),
-    })),
-  );
+  for (const group of groups) {
+    await run.append(
+      "trajectories",
+      group.map(({ trajectory, reward, components, advantage, critique }) => ({
+        ...trajectoryToJson(trajectory),
+        step,
+        reward,
+        components,
+        advantage,
+        ...(critique && { critique }),
+      })),
+    );
+  }
   await run.append("metrics", [{ kind: "step", ...metrics }]);
 }
 

@@ -17,7 +17,7 @@ import { scoreGroups, type TrainingSample } from "./samples.js";
 import { distillTermAt, isMeasured, type TrainerSettings } from "./settings.js";
 import { judgeHealth, referenceHealth, rolloutHealth } from "./signal.js";
 import { checkLogProbs } from "./startup-check.js";
-import { scorePlain, type TeacherOptions } from "./teacher.js";
+import { scoreReference, type TeacherOptions } from "./teacher.js";
 import { measureGradients, type UpdateOptions, updatePolicy } from "./update.js";
 
 /** What a training step works with. */
@@ -50,7 +50,7 @@ export interface StepContext extends AbortOptions {
 
 /** One training step in seven parts, from questions to the record. */
 export async function trainingStep(context: StepContext, step: number): Promise<TrainingStepResult> {
-  const { policy, settings } = context;
+  const { policy, frozen, settings } = context;
   const distill = distillTermAt(settings, step);
   const measured = isMeasured(settings, step);
   const watch = new Stopwatch();
@@ -70,7 +70,9 @@ export async function trainingStep(context: StepContext, step: number): Promise<
   // 4. In parallel: critiques of failed trajectories, and the frozen reference on the plain contexts.
   const [critiques] = await Promise.all([
     distill || measured ? critique(context, samples) : undefined,
-    settings.kl || measured ? scoreReference(context, samples) : undefined,
+    frozen && (settings.kl || measured)
+      ? scoreReference(frozen, samples, teacherOptions(context))
+      : undefined,
   ]);
   const judgeAndReference = watch.lap();
 
@@ -106,7 +108,7 @@ export async function trainingStep(context: StepContext, step: number): Promise<
     updates,
     milliseconds,
   };
-  if (context.run) await recordStep(context.run, metrics, samples);
+  if (context.run) await recordStep(context.run, metrics, groups);
   return { step, metrics, groups, evaluations: [] };
 }
 
@@ -151,15 +153,6 @@ async function critique(
     decode: (tokens) => protocol.decode(tokens),
     signal,
   });
-}
-
-async function scoreReference(context: StepContext, samples: readonly TrainingSample[]): Promise<void> {
-  const { frozen } = context;
-  if (frozen === undefined) return;
-  const scored = samples.filter(({ reward }) => reward !== null);
-  const trajectories = scored.map(({ trajectory }) => trajectory);
-  const logProbs = await scorePlain(frozen, trajectories, teacherOptions(context));
-  for (const [i, sample] of scored.entries()) sample.referenceLogProbs = logProbs[i] as Float32Array;
 }
 
 function teacherOf(context: StepContext): Teacher | undefined {

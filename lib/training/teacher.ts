@@ -37,6 +37,21 @@ export function scorePlain(
   );
 }
 
+/** Writes the reference's log-probs to the samples that have a reward. */
+export async function scoreReference(
+  reference: Pick<Policy, "score">,
+  samples: readonly TrainingSample[],
+  options: TeacherOptions,
+): Promise<void> {
+  const scored = samples.filter(({ reward }) => reward !== null);
+  const logProbs = await scorePlain(
+    reference,
+    scored.map(({ trajectory }) => trajectory),
+    options,
+  );
+  for (const [i, sample] of scored.entries()) sample.referenceLogProbs = logProbs[i] as Float32Array;
+}
+
 /**
  * Log-probs of trajectories under the teacher, which reads a hint at the start of the prompt.
  *
@@ -70,22 +85,27 @@ export async function scoreHinted(
   };
 }
 
+/** Contexts that are laid out and scored in one call: they cost memory, and time on the event loop. */
+const PART_CONTEXTS = 32;
+
 async function scoreBehind(
   model: Pick<Policy, "score">,
   contexts: readonly { promptTokens: Int32Array; tokens: Int32Array }[],
   { temperature, microBatchTokens, signal }: TeacherOptions,
 ): Promise<Float32Array[]> {
-  if (contexts.length === 0) return [];
-  const sequences = contexts.map(({ promptTokens, tokens }) => {
-    const whole = new Int32Array(promptTokens.length + tokens.length);
-    whole.set(promptTokens);
-    whole.set(tokens, promptTokens.length);
-    return { tokens: whole, first: Math.max(1, promptTokens.length) };
-  });
-  const scored = await model.score(sequences, {
-    temperature,
-    ...(microBatchTokens === undefined ? {} : { microBatchTokens }),
-    signal,
-  });
-  return scored.map(({ logProbs }, i) => logProbs.slice(contexts[i]?.promptTokens.length));
+  const options = { temperature, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal };
+  const scores: Float32Array[] = [];
+  for (let start = 0; start < contexts.length; start += PART_CONTEXTS) {
+    const part = contexts.slice(start, start + PART_CONTEXTS);
+    const sequences = part.map(({ promptTokens, tokens }) => {
+      const whole = new Int32Array(promptTokens.length + tokens.length);
+      whole.set(promptTokens);
+      whole.set(tokens, promptTokens.length);
+      return { tokens: whole, first: Math.max(1, promptTokens.length) };
+    });
+    const scored = await model.score(sequences, options);
+    for (const [i, { logProbs }] of scored.entries())
+      scores.push(logProbs.slice(part[i]?.promptTokens.length));
+  }
+  return scores;
 }

@@ -4,7 +4,7 @@ import { HindsearchError } from "../errors.js";
 import type { DistillTerm, KlTerm, Objective, PolicyTerm } from "../policy/objective.js";
 import type { Policy } from "../policy/policy.js";
 import type { ObjectiveResult, StepOptions } from "../policy/policy-options.js";
-import { trainingBatch } from "./batch.js";
+import { partsOf, totalsOf, trainingBatch } from "./batch.js";
 import type { TrainingSample } from "./samples.js";
 import { type LearningRateSchedule, learningRateAt } from "./schedule.js";
 import type { GradientHealth } from "./signal.js";
@@ -31,8 +31,11 @@ export interface UpdateOptions extends AbortOptions {
   microBatchTokens: number | undefined;
 }
 
+/** What the engine found of a mini-batch; see {@link ObjectiveResult}. */
+export type ObjectiveTerms = Omit<ObjectiveResult, "logProbs">;
+
 /** What one optimizer step did. */
-export interface UpdateResult extends Omit<ObjectiveResult, "logProbs"> {
+export interface UpdateResult extends ObjectiveTerms {
   /** Global norm of the gradient before clipping; `null` where none was computed. */
   gradientNorm: number | null;
   /** That it was made with. */
@@ -73,21 +76,76 @@ export async function updatePolicy(
 ): Promise<UpdateResult[]> {
   const results: UpdateResult[] = [];
   for (const part of splitGroups(groups, options.miniBatches)) {
-    const batch = trainingBatch(part.flat(), options.tokenScope);
+    const samples = part.flat();
     const learningRate = learningRateAt(options.learningRate, policy.optimizerStep);
-    if (!batch.some(({ policyMask }) => policyMask?.some((bit) => bit !== 0))) {
-      results.push({ ...NOTHING, learningRate });
+    if (totalsOf(samples, options.tokenScope).policyTokens === 0) {
+      results.push({ ...NOTHING, gradientNorm: null, learningRate, skipped: "empty" });
       continue;
     }
-    const { logProbs: _, ...terms } = await policy.forwardBackward(
-      batch,
-      objectiveOf(options),
-      passOptions(options),
-    );
+    const terms = await addGradients(policy, samples, objectiveOf(options), options);
     const { gradientNorm, skipped } = await policy.step({ ...options.optimizer, learningRate });
     results.push({ ...terms, gradientNorm, learningRate, skipped: skipped ? "non-finite" : null });
   }
   return results;
+}
+
+/** Tokens whose columns are laid out at once: they cost memory, and time on the event loop. */
+const PART_TOKENS = 65_536;
+
+/** Adds the gradient of an objective over a mini-batch, part by part under the denominators of the whole. */
+async function addGradients(
+  policy: Policy,
+  samples: readonly TrainingSample[],
+  objective: Objective,
+  { tokenScope, temperature, microBatchTokens, signal }: UpdateOptions,
+): Promise<ObjectiveTerms> {
+  const totals = totalsOf(samples, tokenScope);
+  const pass = {
+    temperature,
+    totals,
+    ...(microBatchTokens === undefined ? {} : { microBatchTokens }),
+    signal,
+  };
+  let sum = NOTHING;
+  try {
+    for (const part of partsOf(samples, PART_TOKENS)) {
+      const { logProbs: _, ...terms } = await policy.forwardBackward(
+        trainingBatch(part, tokenScope),
+        objective,
+        pass,
+      );
+      sum = addTerms(sum, terms);
+    }
+  } catch (error) {
+    await policy.zeroGradients();
+    throw error;
+  }
+  return sum;
+}
+
+function addTerms(a: ObjectiveTerms, b: ObjectiveTerms): ObjectiveTerms {
+  const tokens = a.policyTokens + b.policyTokens;
+  const add = (name: keyof ObjectiveTerms) => a[name] + b[name];
+  const largest = (name: keyof ObjectiveTerms) => Math.max(a[name], b[name]);
+  const mean = (name: keyof ObjectiveTerms) =>
+    tokens === 0 ? a[name] : (a[name] * a.policyTokens + b[name] * b.policyTokens) / tokens;
+  return {
+    loss: add("loss"),
+    policyLoss: add("policyLoss"),
+    klLoss: add("klLoss"),
+    distillLoss: add("distillLoss"),
+    crossEntropy: add("crossEntropy"),
+    policyTokens: tokens,
+    distillTokens: add("distillTokens"),
+    clipFractionLow: mean("clipFractionLow"),
+    clipFractionHigh: mean("clipFractionHigh"),
+    dualClipFraction: mean("dualClipFraction"),
+    ratioMean: mean("ratioMean"),
+    ratioMax: largest("ratioMax"),
+    logRatioMaxAbs: largest("logRatioMaxAbs"),
+    ratioClamped: add("ratioClamped"),
+    klClamped: add("klClamped"),
+  };
 }
 
 /**
@@ -103,11 +161,10 @@ export async function measureGradients(
   options: UpdateOptions,
 ): Promise<GradientHealth | undefined> {
   const { policyTerm, distill } = options;
-  const [first = []] = splitGroups(groups, options.miniBatches);
-  const batch = trainingBatch(first.flat(), options.tokenScope);
-  if (!distill || !batch.some(({ distillMask }) => distillMask?.some((bit) => bit !== 0))) return undefined;
+  const samples = splitGroups(groups, options.miniBatches)[0]?.flat() ?? [];
+  if (!distill || totalsOf(samples, options.tokenScope).distillTokens === 0) return undefined;
   const pass = async (objective: Objective) => {
-    await policy.forwardBackward(batch, objective, passOptions(options));
+    await addGradients(policy, samples, objective, options);
     return policy.gradientNorm();
   };
   try {
@@ -149,13 +206,7 @@ export function countSkipped(before: number, updates: readonly UpdateResult[], m
   return inARow;
 }
 
-function passOptions({ temperature, microBatchTokens, signal }: UpdateOptions) {
-  return { temperature, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal };
-}
-
-const NOTHING: Omit<UpdateResult, "learningRate"> = {
-  gradientNorm: null,
-  skipped: "empty",
+const NOTHING: ObjectiveTerms = {
   loss: 0,
   policyLoss: 0,
   klLoss: 0,

@@ -228,6 +228,29 @@ describe("failures", () => {
     expect(decoder.sequences.size).toBe(0);
   });
 
+  test("a prompt that the decoder refuses stops those that were started", async () => {
+    const decoder = new ScriptedDecoder(tokenizer, script);
+    const submit = decoder.submit;
+    let submissions = 0;
+    decoder.submit = (...submission) => {
+      if (++submissions === 3) throw Object.assign(new Error("too long"), { code: "CONTEXT_FULL" });
+      return submit(...submission);
+    };
+    const questions = ["A?", "B?", "C?", "D?"].map(question);
+    const failing = rollout({
+      decoder,
+      retriever: { search: engine },
+      protocol: bound(),
+      questions,
+      groupSize: 2,
+    });
+    await expect(failing).rejects.toMatchObject({ code: "CONTEXT_FULL" });
+    expect(decoder.sequences.size).toBe(0);
+    const calls = decoder.batches.length;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(decoder.batches.length, "still waiting for the decoder").toBe(calls);
+  });
+
   test("an abort during a search and during decoding", async () => {
     for (const hang of ["search", "decode"]) {
       const controller = new AbortController();

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { trainingBatch } from "../../lib/training/batch.js";
+import { batchTotals } from "../../lib/policy/batch.js";
+import { partsOf, totalsOf, trainingBatch } from "../../lib/training/batch.js";
 import { scoreGroups } from "../../lib/training/samples.js";
 import { trajectoryOf } from "../support/trajectory.js";
 import { sampleOf } from "./samples.js";
@@ -74,4 +75,17 @@ test("rewards, advantages and outcomes of groups; a failed search has no reward 
     [[null, null, false]],
   ]);
   expect(samples.map(([sample]) => sample?.group)).toEqual(["mixed", "all-fail", "all-pass", "unscored"]);
+});
+
+test("totals are those of the batch, and parts keep every sample in order", () => {
+  const taught = sampleOf();
+  taught.teacherLogProbs = new Float32Array(7);
+  const lost = sampleOf({ status: "search failed" }, { reward: null, advantage: null, failed: false });
+  const foreign = sampleOf({}, {}, ["observation"]);
+  const samples = [sampleOf(), taught, lost, foreign, sampleOf({}, {}, ["think"])];
+  expect(totalsOf(samples, "search")).toEqual(batchTotals(trainingBatch(samples, "search")));
+  // Lengths with the prompt of three tokens: 10, 10, 10, 4, 4.
+  const sizes = (tokens: number) => partsOf(samples, tokens).map((part) => part.length);
+  expect([sizes(1), sizes(14), sizes(24), sizes(1000)]).toEqual([[1, 1, 1, 1, 1], [1, 1, 2, 1], [2, 3], [5]]);
+  expect(partsOf(samples, 14).flat()).toEqual(samples);
 });

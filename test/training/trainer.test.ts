@@ -2,17 +2,17 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Policy } from "../../lib/policy/policy.js";
-import type { HindSearchOptions } from "../../lib/training/options.js";
-import type { TrainingStepResult } from "../../lib/training/record.js";
-import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import {
   TINY_JUDGE,
   TINY_PROTOCOL,
   TINY_QUESTIONS,
   TINY_RETRIEVER,
   warmPolicy,
-} from "../support/tiny-world.js";
+} from "../../examples/own-loop/tiny-world.js";
+import { Policy } from "../../lib/policy/policy.js";
+import type { HindSearchOptions } from "../../lib/training/options.js";
+import type { TrainingStepResult } from "../../lib/training/record.js";
+import { HindSearchTrainer } from "../../lib/training/trainer.js";
 
 let root: string;
 let warm: string;

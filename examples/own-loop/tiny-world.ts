@@ -1,11 +1,16 @@
-import type { SearchProtocol } from "../../lib/agent/protocol.js";
-import { searchR1 } from "../../lib/agent/protocol.js";
-import type { Question } from "../../lib/data/question.js";
-import type { Judge } from "../../lib/judge/judge.js";
-import { Policy } from "../../lib/policy/policy.js";
-import type { Passage } from "../../lib/retrieval/passage.js";
-import type { Retriever } from "../../lib/retrieval/retriever.js";
-import { SupervisedTrainer } from "../../lib/training/supervised.js";
+/**
+ * A world for examples and tests: eight names, four colours, one fact each. Questions are `colour of ann ?`. Every word
+ * is one token, so that a model of 20,000 parameters learns to search in it within a second.
+ */
+import {
+  type Judge,
+  MemoryRetriever,
+  Policy,
+  type Question,
+  type SearchProtocol,
+  SupervisedTrainer,
+  searchR1,
+} from "hindsearch";
 
 const ENTITIES = ["ann", "bob", "cat", "dan", "eve", "fay", "gus", "hal"];
 const VALUES = ["red", "blue", "pink", "grey"];
@@ -90,16 +95,10 @@ export const TINY_QUESTIONS: Question[] = ENTITIES.map((entity) => ({
   goldAnswers: [colourOf(entity)],
 }));
 
-/** Finds the entity that a query names. */
-export const TINY_RETRIEVER: Retriever = {
-  search: async (queries) =>
-    queries.map((query): Passage[] => {
-      const entity = ENTITIES.find((name) => query.split(" ").includes(name));
-      return entity === undefined
-        ? []
-        : [{ id: entity, title: entity, text: `${entity} is ${colourOf(entity)}` }];
-    }),
-};
+/** Finds the fact about what a query names. */
+export const TINY_RETRIEVER = await MemoryRetriever.create(
+  ENTITIES.map((entity) => ({ id: entity, title: entity, text: `${entity} is ${colourOf(entity)}` })),
+);
 
 /** Names the entity to search for. */
 export const TINY_JUDGE: Judge = {

@@ -78,7 +78,8 @@ DistillTerm read_distill_term(const Argument& argument) {
 ModelConfig read_config(const Argument& argument) {
   ModelConfig config;
   config.hidden = read_int32(argument["hidden"], 1);
-  config.layers = read_int32(argument["layers"], 1);
+  // The names of more layers than this would fill the memory before any weight does.
+  config.layers = static_cast<std::int32_t>(argument["layers"].integer(1, 1 << 14));
   config.heads = read_int32(argument["heads"], 1);
   config.kv_heads = read_int32(argument["kvHeads"], 1);
   config.head_dim = read_int32(argument["headDim"], 1);

@@ -9,7 +9,7 @@ import type { StepOptions } from "../policy/policy-options.js";
 import type { AdvantageOptions } from "./advantages.js";
 import type { TrajectoryScope } from "./critiques.js";
 import type { HintControl } from "./hints.js";
-import type { HindSearchOptions } from "./options.js";
+import type { EvaluationMode, HindSearchOptions } from "./options.js";
 import { checkTrainingSampling } from "./sampling-check.js";
 import {
   type LearningRateSchedule,
@@ -40,28 +40,51 @@ export interface DistillationSettings {
 
 /** All numbers and switches of a run with every default filled in, as plain data: what `config.json` holds. */
 export interface TrainerSettings {
+  /** Training steps. */
   steps: number;
+  /** Questions per step. */
   questionsPerStep: number;
+  /** Trajectories per question. */
   groupSize: number;
+  /** Optimizer steps per training step. */
   miniBatches: number;
+  /** Of order, sampling and evaluation. */
   seed: number;
+  /** A trajectory with a lower reward failed. */
   successThreshold: number;
+  /** The distribution that is sampled and trained. */
   sampling: Sampling;
+  /** Rewards to advantages. */
   advantage: AdvantageOptions;
+  /** The clipped policy gradient. */
   policyTerm: PolicyTerm;
+  /** KL to the frozen initial policy; `null` is off. */
   kl: KlTerm | null;
+  /** The HindSearch term; `null` is off. */
   distillation: DistillationSettings | null;
+  /** AdamW. */
   optimizer: Omit<StepOptions, "learningRate">;
+  /** By optimizer steps. */
   learningRate: LearningRateSchedule;
+  /** How searches that fail are treated. */
   search: SearchFailureOptions;
+  /** Tokens that are run together; `null`: the engine's default. */
   microBatchTokens: number | null;
+  /** Every so many steps the costly health numbers are taken; 0: never. */
   measureEvery: number;
+  /** The check at the start of a run. */
   startupCheck: { trajectories: number; tolerance: number };
+  /** Updates in a row that may be skipped. */
   maxSkippedUpdates: number;
+  /** Steps between two evaluations. */
   evaluateEvery: number;
-  evaluationModes: readonly ("greedy" | "sampled")[];
+  /** How evaluations decode. */
+  evaluationModes: readonly EvaluationMode[];
+  /** Steps between two checkpoints; 0: none. */
   checkpointEvery: number;
+  /** Checkpoints that are kept. */
   keepCheckpoints: number;
+  /** Limits and wording of the protocol. */
   protocol: ReturnType<typeof protocolSettings>;
 }
 

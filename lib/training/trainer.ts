@@ -55,6 +55,15 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     this.#protocol = new BoundProtocol(options.protocol ?? searchR1(), options.policy);
     this.#reward = options.reward ?? exactMatchReward();
     refuseLeaks(options.questions, options.evaluation?.questions ?? []);
+    const { maxTokens } = this.#protocol.protocol;
+    const { maxPositions } = options.policy.config;
+    if (maxTokens > maxPositions) {
+      throw new HindsearchError(
+        "INVALID_ARGUMENT",
+        `The protocol's maxTokens is ${maxTokens}, but the model has ${maxPositions} positions. Give a protocol with ` +
+          "maxTokens of at most that many.",
+      );
+    }
     if (options.resume && options.runFolder === undefined) {
       throw new HindsearchError("INVALID_ARGUMENT", "resume needs the runFolder of the run to go on with.");
     }

@@ -349,6 +349,7 @@ describe("what is refused", () => {
     await refuse({ steps: 1.5 }, /steps is 1.5/);
     await refuse({ seed: -1 }, /seed is -1/);
     await refuse({ resume: true }, /runFolder/);
+    await refuse({ protocol: { ...TINY_PROTOCOL, maxTokens: 97 } }, /maxTokens is 97.*96 positions/);
     await refuse({ learningRate: { kind: "cosine", learningRate: 1 } }, /totalSteps/);
   });
 

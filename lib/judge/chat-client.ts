@@ -1,7 +1,7 @@
 import OpenAI from "openai";
 import { z } from "zod";
-import { throwIfAborted, withDeadline } from "../abort.js";
-import { AttemptError, isRetryableStatus, parseRetryAfter } from "../network/retry.js";
+import { withDeadline } from "../abort.js";
+import { AttemptError, isRetryableStatus, parseRetryAfter, type Retrier } from "../network/retry.js";
 import type { Scrubber } from "../network/secrets.js";
 import type { ModelReply } from "./parse.js";
 import type { JudgeMessage } from "./prompt.js";
@@ -56,7 +56,7 @@ export class ChatClient {
   }
 
   /**
-   * @throws {@link AttemptError}; `ABORTED`.
+   * @throws {@link AttemptError}, also when the signal cut it short; that the {@link Retrier} tells apart.
    */
   async complete(
     messages: readonly JudgeMessage[],
@@ -76,7 +76,6 @@ export class ChatClient {
       } catch (error) {
         if (timedOut())
           throw new AttemptError(`no complete answer within ${timeoutMs} ms`, { retryable: true });
-        throwIfAborted(signal);
         throw this.#failure(error);
       }
       return this.#reply(response);

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { type Dispatcher, request } from "undici";
-import { throwIfAborted, withDeadline } from "../abort.js";
-import { AttemptError, isRetryableStatus, parseRetryAfter } from "./retry.js";
+import { withDeadline } from "../abort.js";
+import { AttemptError, isRetryableStatus, parseRetryAfter, type Retrier } from "./retry.js";
 import type { Scrubber } from "./secrets.js";
 
 /** Where and how {@link postJson} asks. */
@@ -23,7 +23,8 @@ const EXCERPT_BYTES = 4096;
  * One POST of a JSON value, answered by a JSON value. Redirects are not followed, and compression is not asked for nor
  * accepted, so that the cap holds for what reaches memory.
  *
- * @throws {@link AttemptError} on anything but a 2xx status with a JSON body; `ABORTED`.
+ * @throws {@link AttemptError} on anything but a 2xx status with a JSON body, also when the signal cut it short; that
+ * the {@link Retrier} tells apart.
  * @internal
  */
 export async function postJson(
@@ -40,7 +41,6 @@ export async function postJson(
       if (timedOut()) {
         throw new AttemptError(`no complete answer within ${timeoutMs} ms`, { retryable: true, cause });
       }
-      throwIfAborted(signal);
       const reason = target.scrubber.scrub(
         (cause as Error).message || String((cause as { code?: unknown }).code),
       );

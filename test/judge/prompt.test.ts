@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { JudgeInput } from "../../lib/judge/judge.js";
 import { JUDGE_WORDING, type JudgePrompt, judgePrompt } from "../../lib/judge/prompt.js";
@@ -22,6 +23,8 @@ const trusted = ({ messages }: JudgePrompt, wanted: boolean) =>
   messages.flatMap(({ content }) =>
     content.filter((piece) => piece.trusted === wanted).map(({ text }) => text),
   );
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 test("holds everything a judge needs, in order", () => {
   const prompt = judgePrompt(INPUT);
@@ -90,6 +93,23 @@ describe("foreign text", () => {
       const prompt = judgePrompt(inject(forged));
       expect(trusted(prompt, false).join("").toLowerCase()).not.toContain(prompt.nonce);
       text = forged + text;
+    }
+  });
+
+  test("that happens to hold the first choice of a nonce gets another one", () => {
+    // 200,000 hexadecimal digits hold one in eighty of all nonces, so some variant of them soon holds its own.
+    const digits = Array.from({ length: 3200 }, (_, i) => sha256(`${i}`)).join("");
+    for (let variant = 0; ; variant++) {
+      const prompt = judgePrompt(inject(`${variant} ${digits}`), { maxPassageLength: 300_000 });
+      const data = (prompt.messages[1]?.content ?? []).slice(1, -1).map(({ text }) => text);
+      const choice = sha256(data.join("")).slice(0, 6);
+      expect(data.join("")).not.toContain(prompt.nonce);
+      if (!data.join("").includes(choice)) {
+        expect(prompt.nonce).toBe(choice);
+        continue;
+      }
+      expect(prompt.nonce).not.toBe(choice);
+      break;
     }
   });
 

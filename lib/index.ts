@@ -53,10 +53,21 @@ export { type PairedDifference, pairedDifference } from "./evaluation/paired.js"
 export { ChatJudge, type ChatJudgeOptions } from "./judge/chat.js";
 export { EmptyJudge, GenericJudge, shuffled, withoutGold } from "./judge/controls.js";
 export type { Critique, CritiqueFailure, Judge, JudgeInput, JudgeStep } from "./judge/judge.js";
-export type { LeakPolicy, LeakStats } from "./judge/leak.js";
+export { LeakGuard, type LeakPolicy, type LeakStats, mentionsAnswer, redactAnswers } from "./judge/leak.js";
+export { type ModelReply, type ParseOptions, parseCritique, type TextTokenizer } from "./judge/parse.js";
 export { PolicyJudge, type PolicyJudgeOptions } from "./judge/policy-judge.js";
-export { JUDGE_WORDING, type JudgeWording } from "./judge/prompt.js";
+export {
+  JUDGE_WORDING,
+  type JudgeMessage,
+  type JudgePrompt,
+  type JudgePromptOptions,
+  type JudgeWording,
+  judgePrompt,
+} from "./judge/prompt.js";
 export type { JudgeStats } from "./judge/statistics.js";
+// Clients of servers.
+export type { LatencySummary } from "./network/latency.js";
+export type { RetryOptions } from "./network/retry.js";
 // Policies: models, tokenizers, decoding, objectives.
 export { type BatchTotals, batchTotals, type Tokens, type TrainingSequence } from "./policy/batch.js";
 export { type ChatMessage, ChatTemplate, type RenderOptions } from "./policy/chat-template.js";
@@ -112,7 +123,7 @@ export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
 export { readCorpus } from "./retrieval/corpus.js";
 export { HttpRetriever, type HttpRetrieverOptions, type HttpRetrieverStats } from "./retrieval/http.js";
 export { LanceRetriever, type LanceRetrieverOptions } from "./retrieval/lance.js";
-export { buildLanceIndex, type IndexBuildOptions, type IndexProgress } from "./retrieval/lance-build.js";
+export type { IndexBuildOptions, IndexProgress } from "./retrieval/lance-build.js";
 export { MemoryRetriever, type MemoryRetrieverOptions } from "./retrieval/memory.js";
 export { formatContents, type Passage, parseContents } from "./retrieval/passage.js";
 export type { Retriever } from "./retrieval/retriever.js";

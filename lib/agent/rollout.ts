@@ -5,6 +5,7 @@ import { HindsearchError } from "../errors.js";
 import type { SegmentOptions } from "../policy/decoder.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import type { BoundProtocol } from "./bound-protocol.js";
+import { Pacer } from "./pacer.js";
 import { SearchQueue, type SearchQueueStatistics } from "./search-queue.js";
 import { Segments, type SequenceDecoder } from "./segments.js";
 import { FULL_SAMPLING, type Sampling, type Trajectory } from "./trajectory.js";
@@ -128,8 +129,13 @@ class Rollout {
   async trajectories(): Promise<Trajectory[][]> {
     const groups: Promise<Trajectory>[][] = [];
     try {
+      const pacer = new Pacer();
       for (const [group, question] of this.#options.questions.entries()) {
-        groups.push(this.#group(question, group));
+        const trajectories = this.#group(question, group);
+        // Errors are for the call that awaits all of them; until then they must not count as unhandled.
+        for (const trajectory of trajectories) trajectory.catch(() => undefined);
+        groups.push(trajectories);
+        await pacer.pause();
       }
       return await Promise.all(groups.map((group) => Promise.all(group)));
     } catch (error) {

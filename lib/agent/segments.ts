@@ -1,5 +1,6 @@
 import { HindsearchError } from "../errors.js";
 import type { Decoder, RandomStream, Segment, SegmentOptions } from "../policy/decoder.js";
+import { Pacer } from "./pacer.js";
 
 /** What a rollout needs of a decoder; a test may put a scripted one in its place. */
 export type SequenceDecoder = Pick<Decoder, "submit" | "fork" | "extend" | "release" | "next">;
@@ -78,11 +79,13 @@ export class Segments {
       await Promise.resolve();
       while (this.#pending.size > 0) {
         const results = await this.#decoder.next({ signal: this.#signal });
+        const pacer = new Pacer();
         for (const result of results) {
           const waiter = this.#pending.get(result.sequence);
           this.#pending.delete(result.sequence);
           if (result.reason === "failed") waiter?.fail(failure(result));
           else waiter?.settle(result);
+          await pacer.pause();
         }
         if (results.length === 0 && this.#pending.size > 0) await this.#stall();
       }

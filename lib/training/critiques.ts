@@ -1,4 +1,5 @@
 import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { startPaced } from "../agent/pacer.js";
 import type { Span, Trajectory } from "../agent/trajectory.js";
 import type { Critique, Judge, JudgeInput } from "../judge/judge.js";
 import type { TrainingSample } from "./samples.js";
@@ -74,20 +75,18 @@ export async function critiqueSamples(
   const judged = samples.filter((sample) => inScope(sample, scope));
   const started = performance.now();
   const latencies = await withDeadline(deadline, signal, (inner, timedOut) =>
-    Promise.all(
-      judged.map(async (sample) => {
-        const asked = performance.now();
-        try {
-          const input = judgeInput(sample.trajectory, options);
-          sample.critique = await abortable(judge.critique(input, { signal: inner }), inner);
-        } catch (error) {
-          throwIfAborted(signal);
-          const reason = timedOut() ? `no critique within ${deadline} ms` : String(error);
-          sample.critique = { status: "failed", reason };
-        }
-        return performance.now() - asked;
-      }),
-    ),
+    startPaced(judged, async (sample) => {
+      const asked = performance.now();
+      try {
+        const input = judgeInput(sample.trajectory, options);
+        sample.critique = await abortable(judge.critique(input, { signal: inner }), inner);
+      } catch (error) {
+        throwIfAborted(signal);
+        const reason = timedOut() ? `no critique within ${deadline} ms` : String(error);
+        sample.critique = { status: "failed", reason };
+      }
+      return performance.now() - asked;
+    }),
   );
   const failures: CritiqueStatistics["failures"] = {};
   for (const { critique } of judged) {

@@ -33,9 +33,12 @@ export function hintsOf(
     else {
       const { length } = critiqued;
       const half = Math.floor(length / 2);
-      const rotated = critiqued.map((_, k) => critiqued[(i + half + k) % length]);
-      const other = rotated.find((entry) => entry && !sameQuestion(entry.sample, sample));
-      if (other) hints.set(sample, other.text);
+      for (let k = 0; k < length; k++) {
+        const other = critiqued[(i + half + k) % length];
+        if (other === undefined || sameQuestion(other.sample, sample)) continue;
+        hints.set(sample, other.text);
+        break;
+      }
     }
   });
   return hints;

@@ -1,3 +1,4 @@
+import { startPaced } from "../agent/pacer.js";
 import type { Trajectory } from "../agent/trajectory.js";
 import type { Critique } from "../judge/judge.js";
 import type { RewardResult } from "../reward/reward.js";
@@ -49,12 +50,12 @@ export interface ScoringOptions {
  * @param score - Scores a trajectory; not asked about `search failed` ones, which have no reward.
  * @param options - Threshold and advantages.
  */
-export function scoreGroups(
+export async function scoreGroups(
   groups: readonly (readonly Trajectory[])[],
   score: (trajectory: Trajectory) => RewardResult | Promise<RewardResult>,
   { successThreshold, advantage }: ScoringOptions,
 ): Promise<TrainingSample[][]> {
-  const scoreGroup = async (trajectories: readonly Trajectory[]) => {
+  return startPaced(groups, async (trajectories: readonly Trajectory[]) => {
     const results = await Promise.all(
       trajectories.map((trajectory) => (trajectory.status === "search failed" ? null : score(trajectory))),
     );
@@ -72,8 +73,7 @@ export function scoreGroups(
         group,
       };
     });
-  };
-  return Promise.all(groups.map(scoreGroup));
+  });
 }
 
 function outcome(rewards: readonly (number | null)[], threshold: number): GroupOutcome {

@@ -1,4 +1,5 @@
 import { countMask, policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { Pacer } from "../agent/pacer.js";
 import type { RolloutResult } from "../agent/rollout.js";
 import type { TrajectoryStatus } from "../agent/trajectory.js";
 import { mentionsAnswer } from "../judge/leak.js";
@@ -93,27 +94,29 @@ export interface DistillationHealth {
 }
 
 /** Health of what was sampled. */
-export function rolloutHealth(
+export async function rolloutHealth(
   samples: readonly TrainingSample[],
   { searches }: Pick<RolloutResult, "searches">,
-): RolloutHealth {
+): Promise<RolloutHealth> {
+  const pacer = new Pacer();
   const statuses = { answered: 0, "no answer": 0, truncated: 0, "search failed": 0 };
   const scored = samples.filter(({ reward }) => reward !== null);
   const total = { searches: 0, turns: 0, tokens: 0, policyTokens: 0, logProb: 0, leaks: 0, repeats: 0 };
   const correct: number[] = [];
   for (const { trajectory, reward, failed } of samples) {
+    await pacer.pause();
     const written = countMask(policyMask(trajectory));
     // Inserted tokens have log-prob 0, so the sum over all is the sum over what the policy wrote.
     const logProb = trajectory.logProbs.reduce((sum, value) => sum + value, 0);
     const queries = trajectory.searches.map(({ query }) => query);
-    const { goldAnswers } = trajectory.question;
+    const { question, goldAnswers } = trajectory.question;
     statuses[trajectory.status]++;
     total.searches += queries.length;
     total.turns += trajectory.turns;
     total.tokens += trajectory.tokens.length;
     total.policyTokens += written;
     total.logProb += logProb;
-    total.leaks += queries.some((query) => mentionsAnswer(query, goldAnswers)) ? 1 : 0;
+    total.leaks += queries.some((query) => mentionsAnswer(query, goldAnswers, question)) ? 1 : 0;
     total.repeats += new Set(queries).size < queries.length ? 1 : 0;
     if (reward !== null && !failed && written > 0) correct.push(logProb / written);
   }
@@ -137,22 +140,27 @@ export function rolloutHealth(
 }
 
 /** Health of the judge. */
-export function judgeHealth(
+export async function judgeHealth(
   samples: readonly TrainingSample[],
   statistics: CritiqueStatistics,
   overBudget: number,
-): JudgeHealth {
+): Promise<JudgeHealth> {
   const { calls, ok, failures, latencies } = statistics;
   const failed = samples.filter((sample) => sample.failed);
-  const critiqued = samples.flatMap(({ trajectory, critique }) =>
-    critique?.status === "ok" ? [mentionsAnswer(critique.text, trajectory.question.goldAnswers)] : [],
-  );
+  const pacer = new Pacer();
+  let leaks = 0;
+  for (const { trajectory, critique } of samples) {
+    if (critique?.status !== "ok") continue;
+    const { question, goldAnswers } = trajectory.question;
+    if (mentionsAnswer(critique.text, goldAnswers, question)) leaks++;
+    await pacer.pause();
+  }
   return {
     calls,
     failures,
     failureShare: ratio(calls - ok, calls),
     critiqueShare: ratio(failed.filter(({ critique }) => critique?.status === "ok").length, failed.length),
-    leakShare: ratio(critiqued.filter(Boolean).length, critiqued.length),
+    leakShare: ratio(leaks, ok),
     latency: ratio(sum(latencies), calls),
     latencyP95: quantile(Float64Array.from(latencies).sort(), 0.95),
     overBudget,
@@ -160,11 +168,16 @@ export function judgeHealth(
 }
 
 /** Distance from the reference; samples without reference log-probs are left out. */
-export function referenceHealth(samples: readonly TrainingSample[], scope: TokenScope): ReferenceHealth {
+export async function referenceHealth(
+  samples: readonly TrainingSample[],
+  scope: TokenScope,
+): Promise<ReferenceHealth> {
+  const pacer = new Pacer();
   const all = { sum: 0, tokens: 0 };
   const scoped = { sum: 0, tokens: 0 };
   for (const { trajectory, referenceLogProbs } of samples) {
     if (referenceLogProbs === undefined) continue;
+    await pacer.pause();
     const written = policyMask(trajectory);
     const inScope = scopeMask(trajectory, scope);
     for (const [t, logProb] of trajectory.logProbs.entries()) {

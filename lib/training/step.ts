@@ -98,10 +98,10 @@ export async function trainingStep(context: StepContext, step: number): Promise<
   const hasReference = samples.some(({ referenceLogProbs }) => referenceLogProbs !== undefined);
   const metrics: StepMetrics = {
     step,
-    rollout: rolloutHealth(samples, rolled),
-    ...(critiques && { judge: judgeHealth(samples, critiques, overBudget) }),
+    rollout: await rolloutHealth(samples, rolled),
+    ...(critiques && { judge: await judgeHealth(samples, critiques, overBudget) }),
     ...(distillation && { distillation }),
-    ...(hasReference && { reference: referenceHealth(samples, update.tokenScope) }),
+    ...(hasReference && { reference: await referenceHealth(samples, update.tokenScope) }),
     ...(gradients && { gradients }),
     distillationWeight: distill?.weight ?? 0,
     rolloutGap: updates[0]?.skipped === "empty" ? null : (updates[0]?.logRatioMaxAbs ?? null),

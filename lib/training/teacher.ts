@@ -1,5 +1,6 @@
 import type { AbortOptions } from "../abort.js";
 import type { BoundProtocol } from "../agent/bound-protocol.js";
+import { Pacer } from "../agent/pacer.js";
 import type { Trajectory } from "../agent/trajectory.js";
 import type { Policy } from "../policy/policy.js";
 import type { TrainingSample } from "./samples.js";
@@ -71,10 +72,13 @@ export async function scoreHinted(
   maxTokens: number,
   options: TeacherOptions,
 ): Promise<HintedScores> {
-  const contexts = [...hints].map(([sample, hint]) => {
+  const contexts: { sample: TrainingSample; promptTokens: Int32Array; tokens: Int32Array }[] = [];
+  const pacer = new Pacer();
+  for (const [sample, hint] of hints) {
     const { question, tokens } = sample.trajectory;
-    return { sample, promptTokens: protocol.promptTokens(question.question, hint), tokens };
-  });
+    contexts.push({ sample, promptTokens: protocol.promptTokens(question.question, hint), tokens });
+    await pacer.pause();
+  }
   const fitting = contexts.filter(
     ({ promptTokens, tokens }) => promptTokens.length + tokens.length <= maxTokens,
   );

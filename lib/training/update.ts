@@ -90,7 +90,7 @@ export async function updatePolicy(
 }
 
 /** Tokens whose columns are laid out at once: they cost memory, and time on the event loop. */
-const PART_TOKENS = 65_536;
+const PART_TOKENS = 16_384;
 
 /** Adds the gradient of an objective over a mini-batch, part by part under the denominators of the whole. */
 async function addGradients(

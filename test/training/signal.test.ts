@@ -5,7 +5,7 @@ import { sampleOf } from "./samples.js";
 const SEARCHES = { searches: { searches: 3, failures: 1, calls: 2, milliseconds: 7 } };
 
 describe("rolloutHealth", () => {
-  test("by hand", () => {
+  test("by hand", async () => {
     const search = (query: string) => ({ query, passages: [], start: 2, end: 4 });
     const samples = [
       sampleOf({ group: 0, answer: "Bob", status: "answered", turns: 2, searches: [search("who is Ada L")] }),
@@ -20,7 +20,7 @@ describe("rolloutHealth", () => {
       ),
       sampleOf({ group: 2, status: "truncated", searches: [] }, { group: "all-fail" }),
     ];
-    const health = rolloutHealth(samples, SEARCHES);
+    const health = await rolloutHealth(samples, SEARCHES);
     expect(health).toMatchObject({
       trajectories: 4,
       statuses: { answered: 1, "no answer": 1, truncated: 1, "search failed": 1 },
@@ -42,8 +42,8 @@ describe("rolloutHealth", () => {
     expect(health.correctLogProb).toBeCloseTo(short / 2, 12);
   });
 
-  test("over nothing there are no means", () => {
-    expect(rolloutHealth([], SEARCHES)).toMatchObject({
+  test("over nothing there are no means", async () => {
+    expect(await rolloutHealth([], SEARCHES)).toMatchObject({
       trajectories: 0,
       reward: null,
       entropy: null,
@@ -51,11 +51,11 @@ describe("rolloutHealth", () => {
       correctLogProb: null,
     });
     const foreign = [sampleOf({}, {}, ["observation"])];
-    expect(rolloutHealth(foreign, SEARCHES)).toMatchObject({ policyTokens: 0, entropy: null });
+    expect(await rolloutHealth(foreign, SEARCHES)).toMatchObject({ policyTokens: 0, entropy: null });
   });
 });
 
-test("judgeHealth counts failures, leaks and the share of failed trajectories that have a critique", () => {
+test("judgeHealth counts failures, leaks and the share of failed trajectories that have a critique", async () => {
   const ok = (text: string) => sampleOf({}, { critique: { status: "ok", text } } as never);
   const samples = [
     ok("Search for the inventor."),
@@ -65,7 +65,7 @@ test("judgeHealth counts failures, leaks and the share of failed trajectories th
     sampleOf({}, { failed: false, reward: 1 }),
   ];
   const statistics = { calls: 3, ok: 2, failures: { refused: 1 }, latencies: [10, 30, 20], milliseconds: 35 };
-  expect(judgeHealth(samples, statistics, 1)).toEqual({
+  expect(await judgeHealth(samples, statistics, 1)).toEqual({
     calls: 3,
     failures: { refused: 1 },
     failureShare: 1 / 3,
@@ -77,13 +77,13 @@ test("judgeHealth counts failures, leaks and the share of failed trajectories th
   });
 });
 
-test("referenceHealth is the k3 estimate over policy tokens and over the scope", () => {
+test("referenceHealth is the k3 estimate over policy tokens and over the scope", async () => {
   const sample = sampleOf({}, {}, ["think", "tag", "search", "tag", "observation"]);
   // Differences reference - student: 0.5, 0, -1, 0, and one that must not count.
   sample.referenceLogProbs = Float32Array.of(-0.125 + 0.5, -0.25, -0.375 - 1, -0.5, 77);
   const k3 = (d: number) => Math.exp(d) - d - 1;
-  const { k3: all, k3Search } = referenceHealth([sample, sampleOf()], "search");
+  const { k3: all, k3Search } = await referenceHealth([sample, sampleOf()], "search");
   expect(all).toBeCloseTo((k3(0.5) + k3(-1)) / 4, 6);
   expect(k3Search).toBeCloseTo(k3(-1), 6);
-  expect(referenceHealth([sampleOf()], "search")).toEqual({ k3: null, k3Search: null });
+  expect(await referenceHealth([sampleOf()], "search")).toEqual({ k3: null, k3Search: null });
 });

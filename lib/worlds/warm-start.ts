@@ -2,17 +2,10 @@ import type { SearchProtocol } from "../agent/protocol.js";
 import { Random } from "../data/random.js";
 import type { Tokenizer } from "../policy/tokenizer.js";
 import { MemoryRetriever } from "../retrieval/memory.js";
+import type { SupervisedExample } from "../training/supervised.js";
 import { demonstrate, type FindEntity, tabulateSearches } from "./demonstrations.js";
 import { planText } from "./judge.js";
 import { byHops, drawPath, type HopShares, type Path, World } from "./world.js";
-
-/** One sequence for token cross-entropy. */
-export interface WeightedSequence {
-  /** Prompt and response. */
-  tokens: number[];
-  /** Weight of every token's cross-entropy; 0 for the first token. */
-  weights: number[];
-}
 
 /** What the demonstrations are drawn from. Shares are of all demonstrations; the rest has no hint. */
 export interface WarmStartMixture {
@@ -92,7 +85,7 @@ export class Demonstrations {
   }
 
   /** Demonstration `index`. */
-  at(index: number): WeightedSequence {
+  at(index: number): SupervisedExample {
     const random = new Random("demonstration", this.seed, index);
     const { world, find, paths } = random.pick(this.sources);
     const path = drawPath(paths, this.mixture.hops, random);

@@ -1,0 +1,48 @@
+/** Runs arms side by side, a process each. */
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import type { ArmProgress, ArmResult, ArmTask } from "./arm.js";
+import type { ArmMessage } from "./arm-process.js";
+
+const SCRIPT = fileURLToPath(new URL("./arm-process.ts", import.meta.url));
+
+/** Runs one arm in its own process. Rejects if the process ends without a result. */
+export function runInProcess(
+  task: ArmTask,
+  onProgress: (progress: ArmProgress) => void,
+  signal?: AbortSignal,
+): Promise<ArmResult> {
+  return new Promise((resolve, reject) => {
+    const child = fork(SCRIPT, { ...(signal && { signal }) });
+    let result: ArmResult | undefined;
+    child.on("message", (message: ArmMessage) => {
+      if ("result" in message) result = message.result;
+      else onProgress(message.progress);
+    });
+    child.on("error", reject);
+    child.on("close", (code, killed) => {
+      if (result) resolve(result);
+      else
+        reject(
+          new Error(
+            `the process of ${task.arm}, seed ${task.seed}, ended without a result (${killed ?? code})`,
+          ),
+        );
+    });
+    child.send(task);
+  });
+}
+
+/** Runs tasks, `parallel` at a time, in their order. */
+export async function runAll(
+  tasks: readonly ArmTask[],
+  parallel: number,
+  onResult: (result: ArmResult) => void | Promise<void>,
+): Promise<void> {
+  const waiting = [...tasks];
+  const worker = async () => {
+    for (let task = waiting.shift(); task; task = waiting.shift())
+      await onResult(await runInProcess(task, () => {}));
+  };
+  await Promise.all(Array.from({ length: parallel }, worker));
+}

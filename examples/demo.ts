@@ -5,7 +5,7 @@
  *     npm run demo -- --seed 2 --steps 40
  *     npm run demo -- --judge-url http://localhost:8000/v1 --judge-model my-model
  *
- * The key of a judge's endpoint is read from OPENAI_API_KEY.
+ * The key of a judge's endpoint is read from HINDSEARCH_JUDGE_API_KEY.
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";

@@ -2,7 +2,7 @@ export type { AbortOptions } from "./abort.js";
 // The search agent: protocol, trajectories, rollouts, masks.
 export { type Action, type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./agent/action.js";
 export { BoundProtocol } from "./agent/bound-protocol.js";
-export { countMask, policyMask, scopeMask, type TokenScope } from "./agent/masks.js";
+export { countMask, countPolicyTokens, policyMask, scopeMask, type TokenScope } from "./agent/masks.js";
 export {
   numberedPassages,
   type SearchProtocol,

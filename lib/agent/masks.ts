@@ -30,6 +30,11 @@ export function scopeMask(trajectory: Trajectory, scope: TokenScope): Uint8Array
   }
 }
 
+/** How many tokens the policy wrote: those of {@link policyMask}. */
+export function countPolicyTokens({ spans }: Trajectory): number {
+  return spans.reduce((sum, { start, end, kind }) => sum + (WRITTEN.has(kind) ? end - start : 0), 0);
+}
+
 /** How many tokens a mask has. */
 export function countMask(mask: Uint8Array): number {
   let count = 0;

@@ -1,4 +1,4 @@
-import { countMask, policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { countMask, countPolicyTokens, policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
 import { trajectoryLength } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import type { BatchTotals, TrainingSequence } from "../policy/batch.js";
@@ -39,7 +39,7 @@ export function trainingBatch(samples: readonly TrainingSample[], scope: TokenSc
  */
 export function totalsOf(samples: readonly TrainingSample[], scope: TokenScope): BatchTotals {
   const trained = samples.filter(isTrained);
-  const policy = trained.map(({ trajectory }) => countMask(policyMask(trajectory)));
+  const policy = trained.map(({ trajectory }) => countPolicyTokens(trajectory));
   const distill = trained.map(({ trajectory, teacherLogProbs }) =>
     teacherLogProbs ? countMask(scopeMask(trajectory, scope)) : 0,
   );

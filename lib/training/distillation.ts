@@ -1,5 +1,5 @@
 import type { BoundProtocol } from "../agent/bound-protocol.js";
-import { countMask, policyMask } from "../agent/masks.js";
+import { countPolicyTokens } from "../agent/masks.js";
 import type { Policy } from "../policy/policy.js";
 import { type GapHealth, gapHealth, ratio } from "./gap.js";
 import { type HintControl, hintsOf } from "./hints.js";
@@ -48,15 +48,19 @@ export class Teacher {
     const distilled = samples.flatMap((sample): [TrainingSample, Float32Array][] =>
       sample.teacherLogProbs ? [[sample, sample.teacherLogProbs]] : [],
     );
-    const gap = this.#gap(distilled);
-    const written = samples.reduce((sum, { trajectory }) => sum + countMask(policyMask(trajectory)), 0);
+    const gap = await this.#gap(distilled);
+    const written = samples.reduce((sum, { trajectory }) => sum + countPolicyTokens(trajectory), 0);
     const health: DistillationHealth = { tokenShare: ratio(gap.tokens, written), gap };
     if (!measured) return health;
     const [empty, shuffled] = await Promise.all([
       this.#scores(samples, "empty"),
       this.#scores(samples, "shuffled"),
     ]);
-    return { ...health, emptyGap: this.#gap(empty.logProbs), shuffledGap: this.#gap(shuffled.logProbs) };
+    return {
+      ...health,
+      emptyGap: await this.#gap(empty.logProbs),
+      shuffledGap: await this.#gap(shuffled.logProbs),
+    };
   }
 
   #scores(samples: readonly TrainingSample[], control: HintControl): Promise<HintedScores> {
@@ -70,7 +74,7 @@ export class Teacher {
     );
   }
 
-  #gap(scores: Iterable<[TrainingSample, Float32Array]>): GapHealth {
+  #gap(scores: Iterable<[TrainingSample, Float32Array]>): Promise<GapHealth> {
     return gapHealth(scores, this.#settings.tokenScope, this.#settings.term.clamp);
   }
 }

@@ -1,4 +1,5 @@
 import { scopeMask, type TokenScope } from "../agent/masks.js";
+import { Pacer } from "../agent/pacer.js";
 import type { TrainingSample } from "./samples.js";
 
 /** The gap `teacher - student` log-prob over the tokens of the distillation term; numbers are `null` without tokens. */
@@ -34,17 +35,19 @@ export interface GapHealth {
  * @param scope - Tokens of the term.
  * @param clamp - Bounds of the weight.
  */
-export function gapHealth(
+export async function gapHealth(
   samples: Iterable<[TrainingSample, Float32Array]>,
   scope: TokenScope,
   clamp: readonly [low: number, high: number],
-): GapHealth {
+): Promise<GapHealth> {
+  const pacer = new Pacer();
   const gaps: number[] = [];
   const [low, high] = clamp;
   let teacherSum = 0;
   let studentSum = 0;
   let weightSum = 0;
   for (const [{ trajectory }, teacher] of samples) {
+    await pacer.pause();
     const mask = scopeMask(trajectory, scope);
     for (const [t, bit] of mask.entries()) {
       if (bit === 0) continue;

@@ -1,4 +1,4 @@
-import { countMask, policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { countPolicyTokens, policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
 import { Pacer } from "../agent/pacer.js";
 import type { RolloutResult } from "../agent/rollout.js";
 import type { TrajectoryStatus } from "../agent/trajectory.js";
@@ -105,7 +105,7 @@ export async function rolloutHealth(
   const correct: number[] = [];
   for (const { trajectory, reward, failed } of samples) {
     await pacer.pause();
-    const written = countMask(policyMask(trajectory));
+    const written = countPolicyTokens(trajectory);
     // Inserted tokens have log-prob 0, so the sum over all is the sum over what the policy wrote.
     const logProb = trajectory.logProbs.reduce((sum, value) => sum + value, 0);
     const queries = trajectory.searches.map(({ query }) => query);

@@ -1,6 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { TokenScope } from "../agent/masks.js";
 import { HindsearchError } from "../errors.js";
+import type { BatchTotals } from "../policy/batch.js";
 import type { DistillTerm, KlTerm, Objective, PolicyTerm } from "../policy/objective.js";
 import type { Policy } from "../policy/policy.js";
 import type { ObjectiveResult, StepOptions } from "../policy/policy-options.js";
@@ -78,11 +79,12 @@ export async function updatePolicy(
   for (const part of splitGroups(groups, options.miniBatches)) {
     const samples = part.flat();
     const learningRate = learningRateAt(options.learningRate, policy.optimizerStep);
-    if (totalsOf(samples, options.tokenScope).policyTokens === 0) {
+    const totals = totalsOf(samples, options.tokenScope);
+    if (totals.policyTokens === 0) {
       results.push({ ...NOTHING, gradientNorm: null, learningRate, skipped: "empty" });
       continue;
     }
-    const terms = await addGradients(policy, samples, objectiveOf(options), options);
+    const terms = await addGradients(policy, samples, totals, objectiveOf(options), options);
     const { gradientNorm, skipped } = await policy.step({ ...options.optimizer, learningRate });
     results.push({ ...terms, gradientNorm, learningRate, skipped: skipped ? "non-finite" : null });
   }
@@ -96,10 +98,10 @@ const PART_TOKENS = 16_384;
 async function addGradients(
   policy: Policy,
   samples: readonly TrainingSample[],
+  totals: BatchTotals,
   objective: Objective,
   { tokenScope, temperature, microBatchTokens, signal }: UpdateOptions,
 ): Promise<ObjectiveTerms> {
-  const totals = totalsOf(samples, tokenScope);
   const pass = {
     temperature,
     totals,
@@ -162,9 +164,10 @@ export async function measureGradients(
 ): Promise<GradientHealth | undefined> {
   const { policyTerm, distill } = options;
   const samples = splitGroups(groups, options.miniBatches)[0]?.flat() ?? [];
-  if (!distill || totalsOf(samples, options.tokenScope).distillTokens === 0) return undefined;
+  const totals = totalsOf(samples, options.tokenScope);
+  if (!distill || totals.distillTokens === 0) return undefined;
   const pass = async (objective: Objective) => {
-    await addGradients(policy, samples, objective, options);
+    await addGradients(policy, samples, totals, objective, options);
     return policy.gradientNorm();
   };
   try {

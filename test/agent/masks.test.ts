@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { countMask, policyMask, scopeMask } from "../../lib/agent/masks.js";
+import { countMask, countPolicyTokens, policyMask, scopeMask } from "../../lib/agent/masks.js";
 import { trajectoryOf } from "../support/trajectory.js";
 
 const trajectory = trajectoryOf([
@@ -26,6 +26,7 @@ const text = (mask: Uint8Array) => [...mask].join("");
 test("the policy mask leaves out observations and notices", () => {
   expect(text(policyMask(trajectory))).toBe("11111001011101111");
   expect(countMask(policyMask(trajectory))).toBe(13);
+  expect(countPolicyTokens(trajectory)).toBe(13);
 });
 
 test("every scope is a part of the policy mask", () => {

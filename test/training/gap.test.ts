@@ -2,14 +2,14 @@ import { expect, test } from "vitest";
 import { gapHealth, quantile } from "../../lib/training/gap.js";
 import { sampleOf } from "./samples.js";
 
-test("statistics of the gap over the scope's tokens, by hand", () => {
+test("statistics of the gap over the scope's tokens, by hand", async () => {
   // Search tokens 2 and 3 of each sample have student log-probs -0.375 and -0.5.
   const columns = [
     [-0.375, -1.5], // gaps 0, -1
     [0.625, -0.25], // gaps 1, 0.25
     [-0.335, 1], // gaps 0.04, 1.5
   ];
-  const health = gapHealth(
+  const health = await gapHealth(
     columns.map(([a, b]) => [sampleOf(), Float32Array.of(9, 9, a as number, b as number, 9, 9, 9)]),
     "search",
     [0, 1],
@@ -26,8 +26,8 @@ test("statistics of the gap over the scope's tokens, by hand", () => {
   expect(health.studentLogProb).toBeCloseTo(-0.4375, 12);
 });
 
-test("no tokens, no numbers", () => {
-  const health = gapHealth([], "search", [0, 1]);
+test("no tokens, no numbers", async () => {
+  const health = await gapHealth([], "search", [0, 1]);
   expect(health.tokens).toBe(0);
   expect(Object.values(health).slice(1)).toEqual(Array(10).fill(null));
 });

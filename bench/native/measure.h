@@ -15,15 +15,16 @@ inline double clock_seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The fastest of many calls: other work on the machine only ever adds. A call of one thread that is longer than a
-// time slice is measured in processor time, which holds on a busy machine; with more threads it is wall time and
-// needs an idle one.
+// The fastest of many calls: other work on the machine only ever adds. A call of one thread that is
+// longer than a time slice is measured in processor time, which holds on a busy machine; with more
+// threads it is wall time and needs an idle one.
 inline double fastest_seconds(const std::function<void()>& body, double budget = 0.3) {
   constexpr double kSlice = 1e-3;
   double best_wall = 1e9, best_cpu = 1e9;
   const double until = clock_seconds(CLOCK_PROCESS_CPUTIME_ID) + budget;
   for (int calls = 0; calls < 3 || clock_seconds(CLOCK_PROCESS_CPUTIME_ID) < until; ++calls) {
-    const double wall = clock_seconds(CLOCK_MONOTONIC), cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
+    const double wall = clock_seconds(CLOCK_MONOTONIC),
+                 cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
     body();
     best_cpu = std::min(best_cpu, clock_seconds(CLOCK_THREAD_CPUTIME_ID) - cpu);
     best_wall = std::min(best_wall, clock_seconds(CLOCK_MONOTONIC) - wall);

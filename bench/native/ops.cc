@@ -1,4 +1,5 @@
-// Every op of one forward and backward pass over a batch of short sequences, as the demo trains them: time and share.
+// Every op of one forward and backward pass over a batch of short sequences, as the demo trains
+// them: time and share.
 //
 //   ops_bench [threads] [f32|bf16]
 #include <cstdio>
@@ -13,11 +14,13 @@
 namespace hindsearch {
 namespace {
 
-constexpr std::int64_t kWidth = 96, kLayers = 3, kHeads = 3, kHeadWidth = 32, kInner = 192, kVocabulary = 220;
+constexpr std::int64_t kWidth = 96, kLayers = 3, kHeads = 3, kHeadWidth = 32, kInner = 192,
+                       kVocabulary = 220;
 
 std::vector<float> noise(std::int64_t count, std::uint64_t seed) {
   std::vector<float> out(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(uniform(seed, i, 0) - 0.5);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<float>(uniform(seed, i, 0) - 0.5);
   return out;
 }
 
@@ -45,13 +48,16 @@ void run(ComputeType compute) {
   std::vector<float> norm(kWidth, 1), d_norm(kWidth), inv(static_cast<std::size_t>(rows));
   std::vector<float> statistics(static_cast<std::size_t>(rows * kHeads * 2)), out(x.size());
   std::vector<Token> tokens(static_cast<std::size_t>(rows));
-  for (std::size_t r = 0; r < tokens.size(); ++r) tokens[r] = static_cast<Token>(r * 7 % kVocabulary);
+  for (std::size_t r = 0; r < tokens.size(); ++r)
+    tokens[r] = static_cast<Token>(r * 7 % kVocabulary);
   std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
   for (const SequenceRows& s : sequences) {
-    for (std::int32_t i = 0; i < s.rows; ++i) positions[static_cast<std::size_t>(s.first_row + i)] = i;
+    for (std::int32_t i = 0; i < s.rows; ++i)
+      positions[static_cast<std::size_t>(s.first_row + i)] = i;
   }
   const auto cosines = noise(150 * kHeadWidth / 2, 7);
-  std::vector<float> log_probs(static_cast<std::size_t>(rows)), log_sums = log_probs, g(static_cast<std::size_t>(rows), 1);
+  std::vector<float> log_probs(static_cast<std::size_t>(rows)),
+      log_sums = log_probs, g(static_cast<std::size_t>(rows), 1);
 
   struct Timed {
     const char* name;
@@ -71,57 +77,70 @@ void run(ComputeType compute) {
     std::int64_t n, k;
     std::vector<float>*in, *result;
   };
-  for (const Linear& l : {Linear{"qkv", qkv_width, kWidth, &x, &qkv}, Linear{"o", kWidth, kWidth, &x, &y},
-                          Linear{"gate_up", 2 * kInner, kWidth, &x, &gate_up}, Linear{"down", kWidth, kInner, &inner, &y}}) {
+  for (const Linear& l :
+       {Linear{"qkv", qkv_width, kWidth, &x, &qkv}, Linear{"o", kWidth, kWidth, &x, &y},
+        Linear{"gate_up", 2 * kInner, kWidth, &x, &gate_up},
+        Linear{"down", kWidth, kInner, &inner, &y}}) {
     const auto packed = backend->pack(weight.data(), l.n, l.k);
     static std::vector<std::string> names;
     names.reserve(100);
-    const auto name = [&](const char* what) { return names.emplace_back(std::string(l.name) + what).c_str(); };
+    const auto name = [&](const char* what) {
+      return names.emplace_back(std::string(l.name) + what).c_str();
+    };
     time(name(" forward"), kLayers,
          [&] { backend->linear(l.in->data(), rows, *packed, nullptr, l.result->data(), false); });
     auto d_in = *l.in;
     time(name(" input gradient"), kLayers, [&] {
-      backend->linear_backward_input(l.result->data(), rows, weight.data(), l.n, l.k, d_in.data(), false);
+      backend->linear_backward_input(l.result->data(), rows, weight.data(), l.n, l.k, d_in.data(),
+                                     false);
     });
     time(name(" weight gradient"), kLayers, [&] {
-      backend->linear_backward_weight(l.result->data(), l.in->data(), rows, l.n, l.k, d_weight.data(), nullptr);
+      backend->linear_backward_weight(l.result->data(), l.in->data(), rows, l.n, l.k,
+                                      d_weight.data(), nullptr);
     });
   }
-  time("rms_norm", 2 * kLayers + 1, [&] { backend->rms_norm(xs, norm.data(), 1e-6f, ys, inv.data()); });
+  time("rms_norm", 2 * kLayers + 1,
+       [&] { backend->rms_norm(xs, norm.data(), 1e-6f, ys, inv.data()); });
   time("rms_norm backward", 2 * kLayers + 1,
        [&] { backend->rms_norm_backward(xs, inv.data(), norm.data(), ds, dxs, d_norm.data()); });
-  time("rope q", 4 * kLayers,
-       [&] { backend->rope(view(qkv, 0), positions.data(), cosines.data(), cosines.data(), false); });
+  time("rope q", 4 * kLayers, [&] {
+    backend->rope(view(qkv, 0), positions.data(), cosines.data(), cosines.data(), false);
+  });
   qkv = noise(rows * qkv_width, 3);
-  time("silu_gate", kLayers, [&] { backend->silu_gate(gate_up.data(), rows, kInner, inner.data()); });
-  time("silu_gate backward", kLayers,
-       [&] { backend->silu_gate_backward(gate_up.data(), inner.data(), rows, kInner, d_gate_up.data()); });
+  time("silu_gate", kLayers,
+       [&] { backend->silu_gate(gate_up.data(), rows, kInner, inner.data()); });
+  time("silu_gate backward", kLayers, [&] {
+    backend->silu_gate_backward(gate_up.data(), inner.data(), rows, kInner, d_gate_up.data());
+  });
   time("write_kv", kLayers,
        [&] { backend->write_kv(view(qkv, kHeads), view(qkv, 2 * kHeads), sequences, cache, 0); });
   time("attention", kLayers, [&] {
     backend->attention(view(qkv, 0), sequences, cache, 0, 0.17f, out.data(), statistics.data());
   });
   time("attention backward", kLayers, [&] {
-    backend->attention_backward(view(qkv, 0), sequences, cache, 0, 0.17f, out.data(), statistics.data(), d.data(),
-                                view(d_qkv, 0), view(d_qkv, kHeads), view(d_qkv, 2 * kHeads));
+    backend->attention_backward(view(qkv, 0), sequences, cache, 0, 0.17f, out.data(),
+                                statistics.data(), d.data(), view(d_qkv, 0), view(d_qkv, kHeads),
+                                view(d_qkv, 2 * kHeads));
   });
   time("embed", 1, [&] { backend->embed(tokens.data(), rows, weight.data(), kWidth, x.data()); });
   time("embed backward", 1,
        [&] { backend->embed_backward(tokens.data(), rows, x.data(), kWidth, d_weight.data()); });
   const auto head = backend->pack(weight.data(), kVocabulary, kWidth);
   time("head_log_probs", 1, [&] {
-    backend->head_log_probs(x.data(), rows, *head, 1, tokens.data(), log_probs.data(), log_sums.data(), nullptr);
+    backend->head_log_probs(x.data(), rows, *head, 1, tokens.data(), log_probs.data(),
+                            log_sums.data(), nullptr);
   });
   time("head_backward", 1, [&] {
-    backend->head_backward(x.data(), rows, *head, weight.data(), 1, tokens.data(), log_sums.data(), g.data(),
-                           d_x.data(), d_weight.data());
+    backend->head_backward(x.data(), rows, *head, weight.data(), 1, tokens.data(), log_sums.data(),
+                           g.data(), d_x.data(), d_weight.data());
   });
   time("add", 2 * kLayers, [&] { backend->add(x.data(), y.data(), rows * kWidth); });
 
   double total = 0;
   for (const Timed& t : results) total += t.times * t.milliseconds;
   std::printf("%s %s, %d thread(s), %d rows: %.1f ms forward and backward\n", instruction_set(),
-              compute == ComputeType::f32 ? "f32" : "bf16", thread_count(), static_cast<int>(rows), total);
+              compute == ComputeType::f32 ? "f32" : "bf16", thread_count(), static_cast<int>(rows),
+              total);
   for (const Timed& t : results) {
     std::printf("  %-24s %3.0f x %8.3f ms  %5.1f %%\n", t.name, t.times, t.milliseconds,
                 100 * t.times * t.milliseconds / total);

@@ -7,7 +7,8 @@
 //     width, F feed-forward width, H query heads, K key/value heads, D head size, V vocabulary.
 //   - Every op computes a row in one fixed order of additions that depends on nothing but that
 //     row: not on R, not on the other rows, not on the number of threads. Weight gradients sum over
-//     rows in row order. This is what makes a rollout's log-prob equal to the trainer's, bit for bit.
+//     rows in row order. This is what makes a rollout's log-prob equal to the trainer's, bit for
+//     bit.
 //   - ComputeType::bf16 rounds both operands of a matrix product to bf16 (to nearest even) and
 //     accumulates in f32; everything else is f32 in both types.
 #pragma once
@@ -94,8 +95,8 @@ struct SequenceRows {
 
 // The distribution a token is drawn from. temperature 0 is greedy: the first of the largest
 // logits. Filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised
-// result of the one before. top-k keeps all ties of the k-th; top-p drops from the smallest up while the
-// dropped mass is at most 1 - top_p, among equals the higher ids first.
+// result of the one before. top-k keeps all ties of the k-th; top-p drops from the smallest up
+// while the dropped mass is at most 1 - top_p, among equals the higher ids first.
 struct Sampling {
   float temperature = 1;
   std::int32_t top_k = 0;  // 0: off
@@ -109,8 +110,8 @@ struct AdamWStep {
   float beta2;
   float epsilon;
   float weight_decay;
-  std::int64_t step;    // 1 for the first update (bias correction)
-  float gradient_scale; // multiplied into every gradient (global-norm clipping)
+  std::int64_t step;     // 1 for the first update (bias correction)
+  float gradient_scale;  // multiplied into every gradient (global-norm clipping)
 };
 
 class Backend {
@@ -198,8 +199,9 @@ class Backend {
   // All logits [R, V] of a few rows, unscaled.
   virtual void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
                            float* logits) = 0;
-  // Draws one token a row from logits [R, V] (overwritten) with uniform numbers in [0, 1). log_probs are of the
-  // distribution drawn from; for greedy rows of the untruncated distribution at temperature 1.
+  // Draws one token a row from logits [R, V] (overwritten) with uniform numbers in [0, 1).
+  // log_probs are of the distribution drawn from; for greedy rows of the untruncated distribution
+  // at temperature 1.
   virtual void sample(float* logits, std::int64_t rows, std::int64_t vocabulary,
                       const Sampling* sampling, const double* uniforms, Token* tokens,
                       float* log_probs) = 0;

@@ -113,8 +113,8 @@ class Pool {
  private:
   static constexpr int kEpochShift = 16;
   static constexpr std::uint64_t kPlacesMask = (std::uint64_t{1} << kEpochShift) - 1;
-  // Some tens of microseconds: longer than the gap between two ops of one pass, shorter than anything
-  // a user would notice as load.
+  // Some tens of microseconds: longer than the gap between two ops of one pass, shorter than
+  // anything a user would notice as load.
   static constexpr int kSpins = 2000;
 
   void work() {
@@ -151,7 +151,8 @@ class Pool {
       }
       std::unique_lock lock(sleep_);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      wake_.wait(lock, [this] { return (state_.load(std::memory_order_seq_cst) & kPlacesMask) != 0; });
+      wake_.wait(lock,
+                 [this] { return (state_.load(std::memory_order_seq_cst) & kPlacesMask) != 0; });
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
@@ -171,7 +172,8 @@ class Pool {
 #endif
         std::thread([this] { worker(); }).detach();
       } catch (const std::system_error& error) {
-        throw Error(code::kOutOfMemory, std::string("compute thread ") + std::to_string(workers_ + 2) +
+        throw Error(code::kOutOfMemory, std::string("compute thread ") +
+                                            std::to_string(workers_ + 2) +
                                             " could not be started: " + error.what() +
                                             "; use fewer threads or raise the process's limit");
       }

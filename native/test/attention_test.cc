@@ -15,8 +15,12 @@ struct Shape {
 
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
-      {3, 3, 32, {1, 2, 15, 16, 17, 100}}, {4, 2, 8, {33, 7}},    {14, 2, 64, {49, 65}},
-      {8, 1, 24, {40}},                    {2, 2, 128, {20, 96}}, {10, 1, 12, {21}},
+      {3, 3, 32, {1, 2, 15, 16, 17, 100}},
+      {4, 2, 8, {33, 7}},
+      {14, 2, 64, {49, 65}},
+      {8, 1, 24, {40}},
+      {2, 2, 128, {20, 96}},
+      {10, 1, 12, {21}},
       {1, 1, 2, {18}},
   };
   return all;
@@ -41,7 +45,8 @@ struct Batch {
     std::int32_t next = 0;
     for (const std::int32_t length : s.lengths) next += (length + kPageTokens - 1) / kPageTokens;
     // Recycled pages hold anything: what was not written must never be read into a result.
-    memory.assign(static_cast<std::size_t>(cache.page_floats() * next), std::numeric_limits<float>::quiet_NaN());
+    memory.assign(static_cast<std::size_t>(cache.page_floats() * next),
+                  std::numeric_limits<float>::quiet_NaN());
     cache.data = memory.data();
     std::int64_t row = 0;
     for (const std::int32_t length : s.lengths) {
@@ -59,7 +64,8 @@ struct Batch {
     return {qkv.data() + shape.heads * shape.width, rows, shape.kv_heads, shape.width, stride};
   }
   ConstHeadsView values() const {
-    return {qkv.data() + (shape.heads + shape.kv_heads) * shape.width, rows, shape.kv_heads, shape.width, stride};
+    return {qkv.data() + (shape.heads + shape.kv_heads) * shape.width, rows, shape.kv_heads,
+            shape.width, stride};
   }
   std::int64_t out_width() const { return std::int64_t{shape.heads} * shape.width; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape.width)); }
@@ -77,7 +83,8 @@ struct Batch {
   reference::Values head(const ConstHeadsView& view, std::size_t b, std::int64_t h) const {
     reference::Values out;
     for (std::int32_t r = 0; r < sequences[b].rows; ++r) {
-      const float* from = view.data + (sequences[b].first_row + r) * view.row_stride + h * view.width;
+      const float* from =
+          view.data + (sequences[b].first_row + r) * view.row_stride + h * view.width;
       out.insert(out.end(), from, from + view.width);
     }
     return out;
@@ -86,10 +93,12 @@ struct Batch {
 
 // Views of `data` like those of the batch.
 ConstHeadsView like(const ConstHeadsView& view, const Floats& batch, const Floats& data) {
-  return {data.data() + (view.data - batch.data()), view.rows, view.heads, view.width, view.row_stride};
+  return {data.data() + (view.data - batch.data()), view.rows, view.heads, view.width,
+          view.row_stride};
 }
 HeadsView mutable_like(const ConstHeadsView& view, const Floats& batch, Floats& data) {
-  return {data.data() + (view.data - batch.data()), view.rows, view.heads, view.width, view.row_stride};
+  return {data.data() + (view.data - batch.data()), view.rows, view.heads, view.width,
+          view.row_stride};
 }
 
 TEST(attention_matches_float64) {
@@ -98,13 +107,15 @@ TEST(attention_matches_float64) {
       Batch batch(shape);
       Floats statistics;
       const Floats out = batch.run(backend, &statistics);
-      const ConstHeadsView outs{out.data(), batch.rows, shape.heads, shape.width, batch.out_width()};
+      const ConstHeadsView outs{out.data(), batch.rows, shape.heads, shape.width,
+                                batch.out_width()};
       for (std::size_t b = 0; b < batch.sequences.size(); ++b) {
         for (std::int32_t h = 0; h < shape.heads; ++h) {
           const std::int32_t kv = h / (shape.heads / shape.kv_heads);
           const auto expected = reference::attention(
-              batch.head(batch.queries(), b, h), batch.head(batch.keys(), b, kv), batch.head(batch.values(), b, kv),
-              static_cast<std::size_t>(shape.lengths[b]), static_cast<std::size_t>(shape.width), batch.scale());
+              batch.head(batch.queries(), b, h), batch.head(batch.keys(), b, kv),
+              batch.head(batch.values(), b, kv), static_cast<std::size_t>(shape.lengths[b]),
+              static_cast<std::size_t>(shape.width), batch.scale());
           const auto actual = batch.head(outs, b, h);
           const Floats narrow(actual.begin(), actual.end());
           CHECK(relative_error(narrow, expected.out) < 2e-6);
@@ -126,27 +137,32 @@ TEST(attention_backward_matches_float64) {
       const Floats out = batch.run(backend, &statistics);
       const Floats d_out = normal(out.size(), 12);
       Floats d_qkv(batch.qkv.size(), 5.0f);
-      backend.attention_backward(batch.queries(), batch.sequences, batch.cache, Batch::kLayer, batch.scale(),
-                                 out.data(), statistics.data(), d_out.data(),
+      backend.attention_backward(batch.queries(), batch.sequences, batch.cache, Batch::kLayer,
+                                 batch.scale(), out.data(), statistics.data(), d_out.data(),
                                  mutable_like(batch.queries(), batch.qkv, d_qkv),
                                  mutable_like(batch.keys(), batch.qkv, d_qkv),
                                  mutable_like(batch.values(), batch.qkv, d_qkv));
-      const ConstHeadsView d_outs{d_out.data(), batch.rows, shape.heads, shape.width, batch.out_width()};
+      const ConstHeadsView d_outs{d_out.data(), batch.rows, shape.heads, shape.width,
+                                  batch.out_width()};
       const std::int32_t group = shape.heads / shape.kv_heads;
       for (std::size_t b = 0; b < batch.sequences.size(); ++b) {
-        const auto t = static_cast<std::size_t>(shape.lengths[b]), d = static_cast<std::size_t>(shape.width);
+        const auto t = static_cast<std::size_t>(shape.lengths[b]),
+                   d = static_cast<std::size_t>(shape.width);
         for (std::int32_t kv = 0; kv < shape.kv_heads; ++kv) {
           reference::Values d_k(t * d), d_v(t * d);
-          const auto check = [&](const ConstHeadsView& view, std::int32_t h, const reference::Values& expected) {
+          const auto check = [&](const ConstHeadsView& view, std::int32_t h,
+                                 const reference::Values& expected) {
             const auto actual = batch.head(like(view, batch.qkv, d_qkv), b, h);
             CHECK(relative_error(Floats(actual.begin(), actual.end()), expected) < 1e-5);
           };
           for (std::int32_t h = kv * group; h < (kv + 1) * group; ++h) {
             reference::Values d_q(t * d);
-            reference::attention_gradient(batch.head(batch.queries(), b, h), batch.head(batch.keys(), b, kv),
-                                          batch.head(batch.values(), b, kv), batch.head(d_outs, b, h), t, d,
-                                          batch.scale(), d_q, d_k, d_v);
-            // One token: its softmax is constant, so the exact gradient is zero and the float one a rounding.
+            reference::attention_gradient(
+                batch.head(batch.queries(), b, h), batch.head(batch.keys(), b, kv),
+                batch.head(batch.values(), b, kv), batch.head(d_outs, b, h), t, d, batch.scale(),
+                d_q, d_k, d_v);
+            // One token: its softmax is constant, so the exact gradient is zero and the float one a
+            // rounding.
             if (t > 1) check(batch.queries(), h, d_q);
           }
           if (t > 1) check(batch.keys(), kv, d_k);
@@ -174,7 +190,8 @@ TEST(attention_does_not_depend_on_batch_threads_or_cache) {
         const auto begin = static_cast<std::size_t>(whole.first_row);
         Shape alone = shape;
         alone.lengths = {whole.rows};
-        const auto at = batch.qkv.begin() + static_cast<std::ptrdiff_t>(begin * static_cast<std::size_t>(batch.stride));
+        const auto at = batch.qkv.begin() +
+                        static_cast<std::ptrdiff_t>(begin * static_cast<std::size_t>(batch.stride));
         const Floats own(at, at + whole.rows * batch.stride);
         const float* expected = &together[begin * static_cast<std::size_t>(batch.out_width())];
         Batch single(alone, &own);
@@ -186,11 +203,12 @@ TEST(attention_does_not_depend_on_batch_threads_or_cache) {
           Batch cached(alone, &own);
           Floats stepwise(out.size());
           for (std::int32_t past = 0; past < whole.rows; past += piece) {
-            const SequenceRows rows{past, std::min(piece, whole.rows - past), past, cached.pages[0].data()};
+            const SequenceRows rows{past, std::min(piece, whole.rows - past), past,
+                                    cached.pages[0].data()};
             const std::span<const SequenceRows> one(&rows, 1);
             backend.write_kv(cached.keys(), cached.values(), one, cached.cache, Batch::kLayer);
-            backend.attention(cached.queries(), one, cached.cache, Batch::kLayer, cached.scale(), stepwise.data(),
-                              nullptr);
+            backend.attention(cached.queries(), one, cached.cache, Batch::kLayer, cached.scale(),
+                              stepwise.data(), nullptr);
           }
           CHECK(same_bits(stepwise.data(), expected, stepwise.size()));
         }
@@ -209,8 +227,8 @@ TEST(attention_backward_does_not_depend_on_threads) {
       const Floats out = batch.run(backend, &statistics);
       const Floats d_out = normal(out.size(), 12);
       Floats d_qkv(batch.qkv.size());
-      backend.attention_backward(batch.queries(), batch.sequences, batch.cache, Batch::kLayer, batch.scale(),
-                                 out.data(), statistics.data(), d_out.data(),
+      backend.attention_backward(batch.queries(), batch.sequences, batch.cache, Batch::kLayer,
+                                 batch.scale(), out.data(), statistics.data(), d_out.data(),
                                  mutable_like(batch.queries(), batch.qkv, d_qkv),
                                  mutable_like(batch.keys(), batch.qkv, d_qkv),
                                  mutable_like(batch.values(), batch.qkv, d_qkv));
@@ -227,8 +245,10 @@ TEST(a_later_nan_does_not_reach_earlier_rows) {
     const Floats expected = clean.run(backend);
     Floats poisoned = clean.qkv;
     constexpr std::size_t kRow = 21;
-    const auto stride = static_cast<std::size_t>(clean.stride), width = static_cast<std::size_t>(clean.out_width());
-    for (std::size_t i = 0; i < stride; ++i) poisoned[kRow * stride + i] = std::numeric_limits<float>::quiet_NaN();
+    const auto stride = static_cast<std::size_t>(clean.stride),
+               width = static_cast<std::size_t>(clean.out_width());
+    for (std::size_t i = 0; i < stride; ++i)
+      poisoned[kRow * stride + i] = std::numeric_limits<float>::quiet_NaN();
     Batch batch(shape, &poisoned);
     const Floats out = batch.run(backend);
     CHECK(same_bits(out.data(), expected.data(), kRow * width));

@@ -45,8 +45,8 @@ inline void for_backends(const std::function<void(Backend&)>& body) {
       try {
         body(*cpu::make_cpu_backend(compute, *kernels));
       } catch (const std::exception& error) {
-        throw Failure(std::string(kernels->name) + (compute == ComputeType::f32 ? " f32: " : " bf16: ") +
-                      error.what());
+        throw Failure(std::string(kernels->name) +
+                      (compute == ComputeType::f32 ? " f32: " : " bf16: ") + error.what());
       }
     }
   }

@@ -11,7 +11,7 @@ struct Shape {
   std::size_t rows, vocabulary, width;
 };
 // One chunk, several, several row blocks and groups, odd everything.
-const std::vector<Shape> kShapes = {{7, 220, 96}, {1, 1, 4},    {3, 2, 5},    {101, 300, 33},
+const std::vector<Shape> kShapes = {{7, 220, 96},  {1, 1, 4},     {3, 2, 5},    {101, 300, 33},
                                     {40, 1543, 9}, {1100, 60, 9}, {2, 2501, 40}};
 
 struct Case {
@@ -26,18 +26,21 @@ struct Case {
     hidden = normal(s.rows * s.width, 1);
     weight = normal(s.vocabulary * s.width, 2, 0.5f);
     targets = tokens_below(s.rows, static_cast<std::int64_t>(s.vocabulary), 3);
-    head = backend.pack(weight.data(), static_cast<std::int64_t>(s.vocabulary), static_cast<std::int64_t>(s.width));
+    head = backend.pack(weight.data(), static_cast<std::int64_t>(s.vocabulary),
+                        static_cast<std::int64_t>(s.width));
     log_probs.assign(s.rows, 9);
     log_sums.assign(s.rows, 9);
     entropies.assign(s.rows, 9);
-    backend.head_log_probs(hidden.data(), rows(), *head, temperature, targets.data(), log_probs.data(),
-                           log_sums.data(), entropies.data());
+    backend.head_log_probs(hidden.data(), rows(), *head, temperature, targets.data(),
+                           log_probs.data(), log_sums.data(), entropies.data());
   }
   std::int64_t rows() const { return static_cast<std::int64_t>(shape.rows); }
   std::int64_t vocabulary() const { return static_cast<std::int64_t>(shape.vocabulary); }
   reference::Values logits(ComputeType compute) const {
-    const auto w = reference::transpose(reference::operands(weight, compute), shape.vocabulary, shape.width);
-    return reference::product(reference::operands(hidden, compute), w, shape.rows, shape.width, shape.vocabulary);
+    const auto w =
+        reference::transpose(reference::operands(weight, compute), shape.vocabulary, shape.width);
+    return reference::product(reference::operands(hidden, compute), w, shape.rows, shape.width,
+                              shape.vocabulary);
   }
 };
 
@@ -48,8 +51,10 @@ TEST(head_log_probs_match_float64) {
         const Case c(backend, shape, temperature);
         const auto logits = c.logits(backend.compute());
         for (std::size_t r = 0; r < shape.rows; ++r) {
-          const auto expected = reference::softmax(&logits[r * shape.vocabulary], shape.vocabulary, temperature);
-          CHECK_NEAR(c.log_probs[r], expected.log_probs[static_cast<std::size_t>(c.targets[r])], 1e-5);
+          const auto expected =
+              reference::softmax(&logits[r * shape.vocabulary], shape.vocabulary, temperature);
+          CHECK_NEAR(c.log_probs[r], expected.log_probs[static_cast<std::size_t>(c.targets[r])],
+                     1e-5);
           CHECK_NEAR(c.log_sums[r], expected.log_sum, 1e-5);
           CHECK_NEAR(c.entropies[r], expected.entropy, 1e-5);
         }
@@ -66,8 +71,9 @@ TEST(head_backward_matches_float64) {
       const Floats g = normal(s.rows, 4);
       Floats d_hidden(c.hidden.size(), 9), d_weight = normal(c.weight.size(), 5);
       auto expected_weight = reference::widen(d_weight);
-      backend.head_backward(c.hidden.data(), c.rows(), *c.head, c.weight.data(), kTemperature, c.targets.data(),
-                            c.log_sums.data(), g.data(), d_hidden.data(), d_weight.data());
+      backend.head_backward(c.hidden.data(), c.rows(), *c.head, c.weight.data(), kTemperature,
+                            c.targets.data(), c.log_sums.data(), g.data(), d_hidden.data(),
+                            d_weight.data());
 
       auto d_logits = c.logits(backend.compute());
       for (std::size_t r = 0; r < s.rows; ++r) {
@@ -80,9 +86,10 @@ TEST(head_backward_matches_float64) {
       }
       const auto hidden = reference::operands(c.hidden, backend.compute());
       const auto weight = reference::operands(c.weight, backend.compute());
-      const auto expected_hidden = reference::product(d_logits, weight, s.rows, s.vocabulary, s.width);
-      const auto sums = reference::product(reference::transpose(d_logits, s.rows, s.vocabulary), hidden, s.vocabulary,
-                                           s.rows, s.width);
+      const auto expected_hidden =
+          reference::product(d_logits, weight, s.rows, s.vocabulary, s.width);
+      const auto sums = reference::product(reference::transpose(d_logits, s.rows, s.vocabulary),
+                                           hidden, s.vocabulary, s.rows, s.width);
       for (std::size_t i = 0; i < sums.size(); ++i) expected_weight[i] += sums[i];
       // In bf16 the d_logits are rounded too, each by up to 2^-9.
       const double bound = backend.compute() == ComputeType::f32 ? 5e-6 : 4e-3;
@@ -105,8 +112,9 @@ TEST(head_does_not_depend_on_threads_or_batch) {
       CHECK(same_bits(c.log_sums, first.log_sums));
       CHECK(same_bits(c.entropies, first.entropies));
       Floats d_hidden(c.hidden.size()), d_weight(c.weight.size());
-      backend.head_backward(c.hidden.data(), c.rows(), *c.head, c.weight.data(), 0.8f, c.targets.data(),
-                            c.log_sums.data(), g.data(), d_hidden.data(), d_weight.data());
+      backend.head_backward(c.hidden.data(), c.rows(), *c.head, c.weight.data(), 0.8f,
+                            c.targets.data(), c.log_sums.data(), g.data(), d_hidden.data(),
+                            d_weight.data());
       if (threads == 1) {
         d_hidden_first = d_hidden;
         d_weight_first = d_weight;
@@ -116,8 +124,8 @@ TEST(head_does_not_depend_on_threads_or_batch) {
     }
     for (std::size_t r = 0; r < shape.rows; r += 13) {
       float log_prob, log_sum;
-      backend.head_log_probs(&first.hidden[r * shape.width], 1, *first.head, 0.8f, &first.targets[r], &log_prob,
-                             &log_sum, nullptr);
+      backend.head_log_probs(&first.hidden[r * shape.width], 1, *first.head, 0.8f,
+                             &first.targets[r], &log_prob, &log_sum, nullptr);
       CHECK(same_bits(&log_prob, &first.log_probs[r], 1));
       CHECK(same_bits(&log_sum, &first.log_sums[r], 1));
     }
@@ -134,17 +142,18 @@ TEST(a_sampled_token_has_the_log_prob_that_training_computes) {
         std::vector<double> uniforms(shape.rows);
         for (std::size_t r = 0; r < shape.rows; ++r) uniforms[r] = uniform(8, r, 0);
         std::vector<Token> tokens(shape.rows);
-        Floats logits(shape.rows * shape.vocabulary), sampled(shape.rows), scored(shape.rows), sums(shape.rows);
+        Floats logits(shape.rows * shape.vocabulary), sampled(shape.rows), scored(shape.rows),
+            sums(shape.rows);
         // Two rows at a time, as a decoder would with a small batch.
         for (std::size_t r = 0; r < shape.rows; r += 2) {
           const std::size_t count = std::min<std::size_t>(2, shape.rows - r);
           backend.head_logits(&c.hidden[r * shape.width], static_cast<std::int64_t>(count), *c.head,
                               &logits[r * shape.vocabulary]);
-          backend.sample(&logits[r * shape.vocabulary], static_cast<std::int64_t>(count), c.vocabulary(), &sampling[r],
-                         &uniforms[r], &tokens[r], &sampled[r]);
+          backend.sample(&logits[r * shape.vocabulary], static_cast<std::int64_t>(count),
+                         c.vocabulary(), &sampling[r], &uniforms[r], &tokens[r], &sampled[r]);
         }
-        backend.head_log_probs(c.hidden.data(), c.rows(), *c.head, temperature, tokens.data(), scored.data(),
-                               sums.data(), nullptr);
+        backend.head_log_probs(c.hidden.data(), c.rows(), *c.head, temperature, tokens.data(),
+                               scored.data(), sums.data(), nullptr);
         CHECK(same_bits(sampled, scored));
       }
       // Greedy: temperature 1 of the untruncated distribution.
@@ -152,11 +161,13 @@ TEST(a_sampled_token_has_the_log_prob_that_training_computes) {
       const std::vector<Sampling> greedy(shape.rows, Sampling{.temperature = 0});
       const std::vector<double> uniforms(shape.rows, 0.5);
       std::vector<Token> tokens(shape.rows);
-      Floats logits(shape.rows * shape.vocabulary), sampled(shape.rows), scored(shape.rows), sums(shape.rows);
+      Floats logits(shape.rows * shape.vocabulary), sampled(shape.rows), scored(shape.rows),
+          sums(shape.rows);
       backend.head_logits(c.hidden.data(), c.rows(), *c.head, logits.data());
-      backend.sample(logits.data(), c.rows(), c.vocabulary(), greedy.data(), uniforms.data(), tokens.data(),
-                     sampled.data());
-      backend.head_log_probs(c.hidden.data(), c.rows(), *c.head, 1, tokens.data(), scored.data(), sums.data(), nullptr);
+      backend.sample(logits.data(), c.rows(), c.vocabulary(), greedy.data(), uniforms.data(),
+                     tokens.data(), sampled.data());
+      backend.head_log_probs(c.hidden.data(), c.rows(), *c.head, 1, tokens.data(), scored.data(),
+                             sums.data(), nullptr);
       CHECK(same_bits(sampled, scored));
     }
   });
@@ -168,8 +179,8 @@ TEST(a_nan_row_gives_nan_and_leaves_the_others) {
     Case c(backend, shape, 1);
     const Floats expected = c.log_probs;
     c.hidden[shape.width + 3] = std::numeric_limits<float>::quiet_NaN();
-    backend.head_log_probs(c.hidden.data(), 3, *c.head, 1, c.targets.data(), c.log_probs.data(), c.log_sums.data(),
-                           c.entropies.data());
+    backend.head_log_probs(c.hidden.data(), 3, *c.head, 1, c.targets.data(), c.log_probs.data(),
+                           c.log_sums.data(), c.entropies.data());
     CHECK(same_bits(&c.log_probs[0], &expected[0], 1));
     CHECK(std::isnan(c.log_probs[1]) && std::isnan(c.log_sums[1]) && std::isnan(c.entropies[1]));
     CHECK(same_bits(&c.log_probs[2], &expected[2], 1));

@@ -16,7 +16,8 @@ std::vector<Shape> shapes() {
   std::vector<Shape> out;
   for (std::size_t rows = 1; rows <= 17; ++rows) out.push_back({rows, 53, 35});
   for (const std::size_t n : {1, 2, 15, 16, 17, 31, 47, 48, 49, 96, 97}) out.push_back({5, n, 33});
-  for (const std::size_t k : {1, 2, 3, 16, 511, 513, 1023, 1024, 1025, 2100}) out.push_back({3, 20, k});
+  for (const std::size_t k : {1, 2, 3, 16, 511, 513, 1023, 1024, 1025, 2100})
+    out.push_back({3, 20, k});
   out.push_back({1, 1, 1});
   out.push_back({241, 50, 24});
   out.push_back({600, 70, 30});
@@ -27,9 +28,11 @@ std::vector<Shape> shapes() {
 // A chain of k products in f32 is off by a few ulp of its terms.
 double tolerance(std::size_t k) { return 4e-7 * std::sqrt(static_cast<double>(k)) + 4e-7; }
 
-Floats forward(Backend& backend, const Floats& x, const Floats& w, const Shape& s, const float* bias) {
+Floats forward(Backend& backend, const Floats& x, const Floats& w, const Shape& s,
+               const float* bias) {
   Floats y(s.rows * s.n, 7.0f);
-  const auto packed = backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+  const auto packed =
+      backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
   backend.linear(x.data(), static_cast<std::int64_t>(s.rows), *packed, bias, y.data(), false);
   return y;
 }
@@ -38,7 +41,8 @@ TEST(linear_matches_float64) {
   for_backends([](Backend& backend) {
     for (const Shape& s : shapes()) {
       const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), bias = normal(s.n, 3);
-      const auto xs = reference::operands(x, backend.compute()), ws = reference::operands(w, backend.compute());
+      const auto xs = reference::operands(x, backend.compute()),
+                 ws = reference::operands(w, backend.compute());
       auto expected = reference::product(xs, reference::transpose(ws, s.n, s.k), s.rows, s.k, s.n);
       const double bound = tolerance(s.k);
       CHECK(relative_error(forward(backend, x, w, s, nullptr), expected) <= bound);
@@ -48,11 +52,13 @@ TEST(linear_matches_float64) {
 
       Floats y = normal(s.rows * s.n, 4);
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += y[i];
-      const auto packed = backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+      const auto packed =
+          backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
       CHECK_EQ(packed->rows(), static_cast<std::int64_t>(s.n));
       CHECK_EQ(packed->columns(), static_cast<std::int64_t>(s.k));
       CHECK(packed->bytes() >= s.n * s.k * (backend.compute() == ComputeType::f32 ? 4 : 2));
-      backend.linear(x.data(), static_cast<std::int64_t>(s.rows), *packed, bias.data(), y.data(), true);
+      backend.linear(x.data(), static_cast<std::int64_t>(s.rows), *packed, bias.data(), y.data(),
+                     true);
       CHECK(relative_error(y, expected) <= bound);
     }
   });
@@ -61,7 +67,8 @@ TEST(linear_matches_float64) {
 TEST(repack_replaces_the_weights) {
   for_backends([](Backend& backend) {
     const Shape s{4, 33, 19};
-    const Floats x = normal(s.rows * s.k, 1), old = normal(s.n * s.k, 2), fresh = normal(s.n * s.k, 3);
+    const Floats x = normal(s.rows * s.k, 1), old = normal(s.n * s.k, 2),
+                 fresh = normal(s.n * s.k, 3);
     const auto packed = backend.pack(old.data(), 33, 19);
     backend.repack(*packed, fresh.data());
     Floats y(s.rows * s.n);
@@ -75,8 +82,10 @@ TEST(linear_backward_matches_float64) {
     for (const Shape& s : shapes()) {
       const auto rows = static_cast<std::int64_t>(s.rows), n = static_cast<std::int64_t>(s.n),
                  k = static_cast<std::int64_t>(s.k);
-      const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), d_y = normal(s.rows * s.n, 3);
-      const auto xs = reference::operands(x, backend.compute()), ws = reference::operands(w, backend.compute()),
+      const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2),
+                   d_y = normal(s.rows * s.n, 3);
+      const auto xs = reference::operands(x, backend.compute()),
+                 ws = reference::operands(w, backend.compute()),
                  ds = reference::operands(d_y, backend.compute());
 
       auto expected = reference::product(ds, ws, s.rows, s.n, s.k);
@@ -107,12 +116,14 @@ TEST(a_row_does_not_depend_on_its_batch) {
     const Shape s = kLarge;
     const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), bias = normal(s.n, 3);
     const Floats together = forward(backend, x, w, s, bias.data());
-    const auto packed = backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+    const auto packed =
+        backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
     std::size_t row = 0;
     for (std::size_t batch = 1; row < s.rows; batch = batch % 19 + 1) {
       const std::size_t count = std::min(batch, s.rows - row);
       Floats y(count * s.n);
-      backend.linear(&x[row * s.k], static_cast<std::int64_t>(count), *packed, bias.data(), y.data(), false);
+      backend.linear(&x[row * s.k], static_cast<std::int64_t>(count), *packed, bias.data(),
+                     y.data(), false);
       CHECK(same_bits(y.data(), &together[row * s.n], count * s.n));
       row += count;
     }
@@ -133,14 +144,16 @@ TEST(products_do_not_depend_on_threads) {
     const Shape s = kLarge;
     const auto rows = static_cast<std::int64_t>(s.rows), n = static_cast<std::int64_t>(s.n),
                k = static_cast<std::int64_t>(s.k);
-    const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2), d_y = normal(s.rows * s.n, 3);
+    const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2),
+                 d_y = normal(s.rows * s.n, 3);
     std::array<Floats, 4> first;
     for (const int threads : {1, 2, 3}) {
       const Threads scope(threads);
-      std::array<Floats, 4> result = {forward(backend, x, w, s, nullptr), Floats(x.size()), Floats(w.size()),
-                                      Floats(s.n)};
+      std::array<Floats, 4> result = {forward(backend, x, w, s, nullptr), Floats(x.size()),
+                                      Floats(w.size()), Floats(s.n)};
       backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, result[1].data(), false);
-      backend.linear_backward_weight(d_y.data(), x.data(), rows, n, k, result[2].data(), result[3].data());
+      backend.linear_backward_weight(d_y.data(), x.data(), rows, n, k, result[2].data(),
+                                     result[3].data());
       if (threads == 1) first = result;
       for (std::size_t i = 0; i < result.size(); ++i) CHECK(same_bits(result[i], first[i]));
     }

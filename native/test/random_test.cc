@@ -10,7 +10,8 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// The known answers that come with the generator's reference implementation (Random123, philox4x32 10).
+// The known answers that come with the generator's reference implementation (Random123, philox4x32
+// 10).
 TEST(philox_known_answers) {
   CHECK((philox4x32(0, 0, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint64_t kOnes = ~std::uint64_t{0};

@@ -1,5 +1,5 @@
-// Every op once more, in float64 and in the plainest loops, as the formulas are written. Tests trust
-// this file and nothing else.
+// Every op once more, in float64 and in the plainest loops, as the formulas are written. Tests
+// trust this file and nothing else.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ inline Values operands(const std::vector<float>& x, ComputeType compute) {
 }
 
 // C[m, n] = A[m, k] B[k, n]
-inline Values product(const Values& a, const Values& b, std::size_t m, std::size_t k, std::size_t n) {
+inline Values product(const Values& a, const Values& b, std::size_t m, std::size_t k,
+                      std::size_t n) {
   Values c(m * n);
   for (std::size_t i = 0; i < m; ++i) {
     for (std::size_t p = 0; p < k; ++p) {
@@ -74,9 +75,9 @@ inline Attention attention(const Values& q, const Values& k, const Values& v, st
   return result;
 }
 // Adds to d_q, d_k, d_v.
-inline void attention_gradient(const Values& q, const Values& k, const Values& v, const Values& d_out,
-                               std::size_t t, std::size_t d, double scale, Values& d_q, Values& d_k,
-                               Values& d_v) {
+inline void attention_gradient(const Values& q, const Values& k, const Values& v,
+                               const Values& d_out, std::size_t t, std::size_t d, double scale,
+                               Values& d_q, Values& d_k, Values& d_v) {
   const Attention forward = attention(q, k, v, t, d, scale);
   for (std::size_t i = 0; i < t; ++i) {
     const double* p = &forward.probabilities[i * t];

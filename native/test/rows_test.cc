@@ -5,11 +5,6 @@
 #include "native/test/backends.h"
 #include "native/test/reference.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-// One test asks for an allocation that is too large; visible, because the sanitizer looks it up.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() { return "allocator_may_return_null=1"; }
-#endif
-
 namespace hindsearch::testing {
 namespace {
 
@@ -29,13 +24,15 @@ TEST(exponential_is_within_two_ulp) {
     for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(-87.3 + 175.6 * i / kCount);
     kernels->rows->exponentials(x.data(), kCount, 1, 0, y.data());
     double worst = 0;
-    for (std::size_t i = 0; i < kCount; ++i) worst = std::max(worst, ulps(y[i], std::exp(double{x[i]})));
+    for (std::size_t i = 0; i < kCount; ++i)
+      worst = std::max(worst, ulps(y[i], std::exp(double{x[i]})));
     CHECK(worst < 1.1);
 
     const Floats special = {0, -kInfinity, kInfinity, kNaN, -87.4f, -1000, 89, 1e30f, -0.0f};
     const Floats expected = {1, 0, kInfinity, kNaN, 0, 0, kInfinity, kInfinity, 1};
     Floats result(special.size());
-    kernels->rows->exponentials(special.data(), static_cast<std::int64_t>(special.size()), 1, 0, result.data());
+    kernels->rows->exponentials(special.data(), static_cast<std::int64_t>(special.size()), 1, 0,
+                                result.data());
     for (std::size_t i = 0; i < special.size(); ++i) {
       CHECK(result[i] == expected[i] || (std::isnan(result[i]) && std::isnan(expected[i])));
     }
@@ -53,28 +50,37 @@ TEST(rms_norm_matches_float64) {
   for_instruction_sets([](Backend& backend) {
     for (const Shape& s : kShapes) {
       constexpr float kEpsilon = 1e-5f;
-      const auto heads = static_cast<std::int64_t>(s.heads), width = static_cast<std::int64_t>(s.width),
-                 rows = static_cast<std::int64_t>(s.rows), stride = static_cast<std::int64_t>(s.stride);
-      const Floats x = normal(s.rows * s.stride, 1, 3), weight = normal(s.width, 2), d_y = normal(x.size(), 3);
-      Floats y(x.size()), inv_rms(s.rows * s.heads), d_x = normal(x.size(), 4), d_weight = normal(s.width, 5);
+      const auto heads = static_cast<std::int64_t>(s.heads),
+                 width = static_cast<std::int64_t>(s.width),
+                 rows = static_cast<std::int64_t>(s.rows),
+                 stride = static_cast<std::int64_t>(s.stride);
+      const Floats x = normal(s.rows * s.stride, 1, 3), weight = normal(s.width, 2),
+                   d_y = normal(x.size(), 3);
+      Floats y(x.size()), inv_rms(s.rows * s.heads), d_x = normal(x.size(), 4),
+                                                     d_weight = normal(s.width, 5);
       auto expected_y = reference::widen(y), expected_dx = reference::widen(d_x),
            expected_dw = reference::widen(d_weight);
-      const ConstHeadsView xs{x.data(), rows, heads, width, stride}, dys{d_y.data(), rows, heads, width, stride};
-      backend.rms_norm(xs, weight.data(), kEpsilon, {y.data(), rows, heads, width, stride}, inv_rms.data());
-      backend.rms_norm_backward(xs, inv_rms.data(), weight.data(), dys, {d_x.data(), rows, heads, width, stride},
-                                d_weight.data());
+      const ConstHeadsView xs{x.data(), rows, heads, width, stride},
+          dys{d_y.data(), rows, heads, width, stride};
+      backend.rms_norm(xs, weight.data(), kEpsilon, {y.data(), rows, heads, width, stride},
+                       inv_rms.data());
+      backend.rms_norm_backward(xs, inv_rms.data(), weight.data(), dys,
+                                {d_x.data(), rows, heads, width, stride}, d_weight.data());
       for (std::size_t r = 0; r < s.rows; ++r) {
         for (std::size_t h = 0; h < s.heads; ++h) {
           const std::size_t at = r * s.stride + h * s.width;
           double squares = 0, dot = 0;
           for (std::size_t i = 0; i < s.width; ++i) squares += double{x[at + i]} * x[at + i];
-          const double n = static_cast<double>(s.width), inv = 1 / std::sqrt(squares / n + kEpsilon);
+          const double n = static_cast<double>(s.width),
+                       inv = 1 / std::sqrt(squares / n + kEpsilon);
           CHECK_NEAR(inv_rms[r * s.heads + h], inv, 1e-6 * inv);
-          for (std::size_t i = 0; i < s.width; ++i) dot += double{d_y[at + i]} * weight[i] * x[at + i];
+          for (std::size_t i = 0; i < s.width; ++i)
+            dot += double{d_y[at + i]} * weight[i] * x[at + i];
           for (std::size_t i = 0; i < s.width; ++i) {
             expected_y[at + i] = x[at + i] * inv * weight[i];
             expected_dw[i] += d_y[at + i] * x[at + i] * inv;
-            expected_dx[at + i] += inv * (d_y[at + i] * weight[i] - x[at + i] * inv * inv * dot / n);
+            expected_dx[at + i] +=
+                inv * (d_y[at + i] * weight[i] - x[at + i] * inv * inv * dot / n);
           }
         }
       }
@@ -110,7 +116,8 @@ TEST(rope_matches_float64_and_its_inverse_undoes_it) {
       }
       const Floats before = normal(kRows * stride, 1);
       Floats x = before;
-      const HeadsView view{x.data(), kRows, kHeads, static_cast<std::int64_t>(width), static_cast<std::int64_t>(stride)};
+      const HeadsView view{x.data(), kRows, kHeads, static_cast<std::int64_t>(width),
+                           static_cast<std::int64_t>(stride)};
       backend.rope(view, positions.data(), cosines.data(), sines.data(), false);
       auto expected = reference::widen(before);
       for (std::size_t r = 0; r < kRows; ++r) {
@@ -150,8 +157,8 @@ TEST(silu_gate_matches_float64) {
         }
       }
       backend.silu_gate(gate_up.data(), kRows, static_cast<std::int64_t>(width), out.data());
-      backend.silu_gate_backward(gate_up.data(), d_out.data(), kRows, static_cast<std::int64_t>(width),
-                                 d_gate_up.data());
+      backend.silu_gate_backward(gate_up.data(), d_out.data(), kRows,
+                                 static_cast<std::int64_t>(width), d_gate_up.data());
       for (std::size_t i = 0; i < out.size(); ++i) {
         CHECK_NEAR(out[i], expected[i], 5e-7 * std::abs(expected[i]) + 1e-30);
       }
@@ -179,7 +186,8 @@ TEST(embedding_reads_and_adds_rows) {
     for (std::size_t r = 0; r < kRows; ++r) {
       const auto token = static_cast<std::size_t>(tokens[r]);
       CHECK(same_bits(&out[r * kWidth], &table[token * kWidth], kWidth));
-      for (std::size_t i = 0; i < kWidth; ++i) expected[token * kWidth + i] += d_out[r * kWidth + i];
+      for (std::size_t i = 0; i < kWidth; ++i)
+        expected[token * kWidth + i] += d_out[r * kWidth + i];
     }
     for (const int threads : {1, 2}) {
       const Threads scope(threads);
@@ -193,15 +201,18 @@ TEST(embedding_reads_and_adds_rows) {
 TEST(row_ops_do_not_depend_on_threads) {
   for_instruction_sets([](Backend& backend) {
     constexpr std::int64_t kRows = 3000, kWidth = 96;
-    const Floats x = normal(kRows * kWidth * 2, 1), weight = normal(kWidth, 2), d_y = normal(kRows * kWidth, 3);
+    const Floats x = normal(kRows * kWidth * 2, 1), weight = normal(kWidth, 2),
+                 d_y = normal(kRows * kWidth, 3);
     std::vector<Floats> first;
     for (const int threads : {1, 2, 3}) {
       const Threads scope(threads);
-      Floats y(d_y.size()), inv(kRows), d_x(d_y.size()), d_weight(kWidth), gated(d_y.size()), d_gate(x.size());
-      const ConstHeadsView xs{x.data(), kRows, 1, kWidth, kWidth}, dys{d_y.data(), kRows, 1, kWidth, kWidth};
+      Floats y(d_y.size()), inv(kRows), d_x(d_y.size()), d_weight(kWidth), gated(d_y.size()),
+          d_gate(x.size());
+      const ConstHeadsView xs{x.data(), kRows, 1, kWidth, kWidth},
+          dys{d_y.data(), kRows, 1, kWidth, kWidth};
       backend.rms_norm(xs, weight.data(), 1e-6f, {y.data(), kRows, 1, kWidth, kWidth}, inv.data());
-      backend.rms_norm_backward(xs, inv.data(), weight.data(), dys, {d_x.data(), kRows, 1, kWidth, kWidth},
-                                d_weight.data());
+      backend.rms_norm_backward(xs, inv.data(), weight.data(), dys,
+                                {d_x.data(), kRows, 1, kWidth, kWidth}, d_weight.data());
       backend.silu_gate(x.data(), kRows, kWidth, gated.data());
       backend.silu_gate_backward(x.data(), d_y.data(), kRows, kWidth, d_gate.data());
       backend.add(d_y.data(), gated.data(), kRows * kWidth);

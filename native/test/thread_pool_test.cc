@@ -92,7 +92,8 @@ TEST(callers_take_turns) {
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 3; ++caller) {
     callers.emplace_back([&] {
-      for (int job = 0; job < 300; ++job) parallel_for(8, [&](std::int64_t task) { total += task; });
+      for (int job = 0; job < 300; ++job)
+        parallel_for(8, [&](std::int64_t task) { total += task; });
     });
   }
   for (std::thread& caller : callers) caller.join();

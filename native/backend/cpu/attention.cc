@@ -33,7 +33,8 @@ std::vector<Part> split(std::span<const SequenceRows> sequences, std::int32_t he
 
 std::int64_t total_scores(std::span<const SequenceRows> sequences) {
   std::int64_t total = 0;
-  for (const SequenceRows& s : sequences) total += std::int64_t{s.rows} * (s.past + (s.rows + 1) / 2);
+  for (const SequenceRows& s : sequences)
+    total += std::int64_t{s.rows} * (s.past + (s.rows + 1) / 2);
   return total;
 }
 
@@ -44,22 +45,24 @@ void write_kv(const ConstHeadsView& keys, const ConstHeadsView& values,
   const std::int64_t width = pages.head_dim;
   const auto count = static_cast<std::int64_t>(sequences.size());
   const std::int64_t rows = keys.rows / std::max<std::int64_t>(1, count);
-  parallel_ranges(count, (rows + 1) * pages.heads * width * 4, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const SequenceRows& s = sequences[static_cast<std::size_t>(i)];
-      for (std::int32_t r = 0; r < s.rows; ++r) {
-        const std::int32_t page = s.pages[(s.past + r) / kPageTokens];
-        const std::int32_t lane = (s.past + r) % kPageTokens;
-        for (std::int32_t head = 0; head < pages.heads; ++head) {
-          const float* key = keys.data + (s.first_row + r) * keys.row_stride + head * width;
-          const float* value = values.data + (s.first_row + r) * values.row_stride + head * width;
-          float* to = pages.keys(page, layer, head) + lane;
-          for (std::int64_t d = 0; d < width; ++d) to[d * kPageTokens] = key[d];
-          std::copy_n(value, width, pages.values(page, layer, head) + lane * width);
+  parallel_ranges(
+      count, (rows + 1) * pages.heads * width * 4, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const SequenceRows& s = sequences[static_cast<std::size_t>(i)];
+          for (std::int32_t r = 0; r < s.rows; ++r) {
+            const std::int32_t page = s.pages[(s.past + r) / kPageTokens];
+            const std::int32_t lane = (s.past + r) % kPageTokens;
+            for (std::int32_t head = 0; head < pages.heads; ++head) {
+              const float* key = keys.data + (s.first_row + r) * keys.row_stride + head * width;
+              const float* value =
+                  values.data + (s.first_row + r) * values.row_stride + head * width;
+              float* to = pages.keys(page, layer, head) + lane;
+              for (std::int64_t d = 0; d < width; ++d) to[d * kPageTokens] = key[d];
+              std::copy_n(value, width, pages.values(page, layer, head) + lane * width);
+            }
+          }
         }
-      }
-    }
-  });
+      });
 }
 
 void attention(const RowKernels& kernels, const ConstHeadsView& queries,
@@ -93,8 +96,8 @@ void attention(const RowKernels& kernels, const ConstHeadsView& queries,
     rows.values = values;
     rows.width = width;
     rows.scale = scale;
-    rows.scratch =
-        scratch<float>(Slot::attention, kernels.attention_rows * (width + longest + 2 * kPageTokens));
+    rows.scratch = scratch<float>(Slot::attention,
+                                  kernels.attention_rows * (width + longest + 2 * kPageTokens));
     for (std::int32_t r = part.first; r < part.first + part.count; ++r) {
       const std::int64_t row = sequence.first_row + r;
       for (std::int64_t head = part.head * group; head < (part.head + 1) * group; ++head) {

@@ -1,10 +1,10 @@
-// Gradient of causal attention by tiles of query rows and keys (the scheme of FlashAttention, Dao et al.
-// 2022): probabilities are computed again from the forward's maximum and sum, so memory grows with T,
-// not T x T. With p = softmax(scale q k), o = p v:
+// Gradient of causal attention by tiles of query rows and keys (the scheme of FlashAttention, Dao
+// et al. 2022): probabilities are computed again from the forward's maximum and sum, so memory
+// grows with T, not T x T. With p = softmax(scale q k), o = p v:
 //   dv_j = sum_i p_ij do_i;  ds_ij = p_ij (do_i . v_j - do_i . o_i);
 //   dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i.
-// One thread takes one key/value head of one sequence; sums run over key blocks, query blocks and heads
-// in ascending order.
+// One thread takes one key/value head of one sequence; sums run over key blocks, query blocks and
+// heads in ascending order.
 #include <algorithm>
 
 #include "native/backend/cpu/ops.h"
@@ -18,8 +18,8 @@ constexpr std::int64_t kRows = 32;
 
 std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
 
-// C[rows, columns] (+)= A B through the f32 tiles; columns is a multiple of the vector, B and C have
-// room for them.
+// C[rows, columns] (+)= A B through the f32 tiles; columns is a multiple of the vector, B and C
+// have room for them.
 void small_multiply(const GemmKernels& f32, std::int64_t rows, std::int64_t columns, std::int64_t k,
                     const float* a, std::int64_t a_stride, bool transposed, const float* b,
                     std::int64_t b_stride, float* c, std::int64_t c_stride, bool accumulate) {
@@ -45,15 +45,18 @@ void small_multiply(const GemmKernels& f32, std::int64_t rows, std::int64_t colu
 // The working set of one sequence and key/value head, all rows padded to whole vectors with zeros.
 struct Workspace {
   std::int64_t tokens, width, padded_width, padded_tokens;
-  float *key_panels, *value_panels;  // [T / kKeys][D][kKeys]
-  float *key_rows;                   // [T][D]
-  float *d_keys, *d_values;          // [T][D]
+  float *key_panels, *value_panels;    // [T / kKeys][D][kKeys]
+  float* key_rows;                     // [T][D]
+  float *d_keys, *d_values;            // [T][D]
   float *queries, *d_out, *d_queries;  // [T][D], of one head
-  float *deltas;                     // [T]
-  float *scores, *d_scores;          // [kRows][kKeys]
+  float* deltas;                       // [T]
+  float *scores, *d_scores;            // [kRows][kKeys]
 
   Workspace(std::int64_t t, std::int64_t d)
-      : tokens(t), width(d), padded_width(round_up(d, kPageTokens)), padded_tokens(round_up(t, kKeys)) {
+      : tokens(t),
+        width(d),
+        padded_width(round_up(d, kPageTokens)),
+        padded_tokens(round_up(t, kKeys)) {
     const std::int64_t rows = padded_tokens * padded_width, panels = padded_tokens * width;
     const std::int64_t tile = kRows * kKeys;
     float* next = scratch<float>(Slot::attention, 6 * rows + 2 * panels + padded_tokens + 2 * tile);
@@ -100,7 +103,8 @@ struct Workspace {
 
   void store_rows(const float* from, float scale, float* to, std::int64_t stride) const {
     for (std::int64_t i = 0; i < tokens; ++i) {
-      for (std::int64_t d = 0; d < width; ++d) to[i * stride + d] = from[i * padded_width + d] * scale;
+      for (std::int64_t d = 0; d < width; ++d)
+        to[i * stride + d] = from[i * padded_width + d] * scale;
     }
   }
 };
@@ -120,10 +124,10 @@ void head_gradient(const Kernels& kernels, const Workspace& w, float scale, cons
       const std::int64_t columns = round_up(seen, kPageTokens);
       const float* queries = w.queries + i * padded;
       const float* d_out = w.d_out + i * padded;
-      small_multiply(f32, rows, columns, w.width, queries, padded, false, w.key_panels + j * w.width,
-                     kKeys, w.scores, kKeys, false);
-      small_multiply(f32, rows, columns, w.width, d_out, padded, false, w.value_panels + j * w.width,
-                     kKeys, w.d_scores, kKeys, false);
+      small_multiply(f32, rows, columns, w.width, queries, padded, false,
+                     w.key_panels + j * w.width, kKeys, w.scores, kKeys, false);
+      small_multiply(f32, rows, columns, w.width, d_out, padded, false,
+                     w.value_panels + j * w.width, kKeys, w.d_scores, kKeys, false);
       AttentionGradientTile tile{};
       tile.scores = w.scores;
       tile.d_scores = w.d_scores;
@@ -136,8 +140,8 @@ void head_gradient(const Kernels& kernels, const Workspace& w, float scale, cons
       tile.statistics_stride = statistics_stride;
       tile.deltas = w.deltas + i;
       kernels.rows->attention_gradient(tile);
-      small_multiply(f32, rows, padded, seen, w.d_scores, kKeys, false, w.key_rows + j * padded, padded,
-                     w.d_queries + i * padded, padded, true);
+      small_multiply(f32, rows, padded, seen, w.d_scores, kKeys, false, w.key_rows + j * padded,
+                     padded, w.d_queries + i * padded, padded, true);
       small_multiply(f32, seen, padded, rows, w.d_scores, kKeys, true, queries, padded,
                      w.d_keys + j * padded, padded, true);
       small_multiply(f32, seen, padded, rows, w.scores, kKeys, true, d_out, padded,

@@ -1,7 +1,7 @@
-// Attention of a few query rows over pages. For each row: scores are chains over D in ascending order;
-// the maximum is over all keys; the sum runs over pages in order, lane by lane, then over lanes by
-// the fixed tree; values are chains over keys in ascending order. How many rows share a call only
-// decides which registers are reused.
+// Attention of a few query rows over pages. For each row: scores are chains over D in ascending
+// order; the maximum is over all keys; the sum runs over pages in order, lane by lane, then over
+// lanes by the fixed tree; values are chains over keys in ascending order. How many rows share a
+// call only decides which registers are reused.
 #pragma once
 
 #include "native/backend/cpu/kernels.h"
@@ -85,7 +85,8 @@ inline void weigh_values(const AttentionRows& rows, const float* weights, std::i
     for (int v = 0; v < kVectors; ++v) sums[i][v] = V{};
   }
   const auto value_at = [&](std::int64_t j, int v) {
-    const float* p = rows.values[j / kPageTokens] + j % kPageTokens * rows.width + column + v * kWidth;
+    const float* p =
+        rows.values[j / kPageTokens] + j % kPageTokens * rows.width + column + v * kWidth;
     if constexpr (kPart) {
       return load_part(p, part);
     } else {
@@ -150,7 +151,8 @@ inline void attend(const AttentionRows& rows) {
   }
   std::int64_t page = 0;
   for (; page + kPages <= pages; page += kPages) {
-    score_pages<kRows, kPages>(queries, rows.keys + page, width, scores + page * kPageTokens, stride);
+    score_pages<kRows, kPages>(queries, rows.keys + page, width, scores + page * kPageTokens,
+                               stride);
   }
   for (; page < pages; ++page) {
     score_pages<kRows, 1>(queries, rows.keys + page, width, scores + page * kPageTokens, stride);
@@ -169,7 +171,8 @@ inline void attend(const AttentionRows& rows) {
   for (; column + kWidth <= width; column += kWidth) {
     weigh_values<kRows, 1, false>(rows, scores, stride, inverse_sums, column, 0);
   }
-  if (column < width) weigh_values<kRows, 1, true>(rows, scores, stride, inverse_sums, column, width - column);
+  if (column < width)
+    weigh_values<kRows, 1, true>(rows, scores, stride, inverse_sums, column, width - column);
 }
 
 template <int kRows = kAttentionRows>

@@ -13,7 +13,8 @@ namespace {
 
 class CpuBuffer final : public Buffer {
  public:
-  explicit CpuBuffer(std::int64_t floats) : memory_(byte_size(floats, sizeof(float))), size_(floats) {
+  explicit CpuBuffer(std::int64_t floats)
+      : memory_(byte_size(floats, sizeof(float))), size_(floats) {
     // By all threads: the first touch decides on whose memory controller a page lies.
     parallel_ranges(floats, 1, [&](std::int64_t begin, std::int64_t end) {
       std::fill(data() + begin, data() + end, 0.0f);
@@ -53,16 +54,17 @@ class CpuBackend final : public Backend {
     return std::make_unique<CpuBuffer>(floats);
   }
   void upload(const float* host, float* device, std::int64_t n) override { copy(host, device, n); }
-  void download(const float* device, float* host, std::int64_t n) override { copy(device, host, n); }
+  void download(const float* device, float* host, std::int64_t n) override {
+    copy(device, host, n);
+  }
   void copy(const float* from, float* to, std::int64_t n) override {
     parallel_ranges(n, 1, [&](std::int64_t begin, std::int64_t end) {
       std::copy(from + begin, from + end, to + begin);
     });
   }
   void zero(float* x, std::int64_t n) override {
-    parallel_ranges(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      std::fill(x + begin, x + end, 0.0f);
-    });
+    parallel_ranges(
+        n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(x + begin, x + end, 0.0f); });
   }
   void add(const float* x, float* y, std::int64_t n) override {
     parallel_ranges(n, 2, [&](std::int64_t begin, std::int64_t end) {
@@ -74,8 +76,8 @@ class CpuBackend final : public Backend {
              float* out) override {
     cpu::embed(tokens, rows, table, width, out);
   }
-  void embed_backward(const Token* tokens, std::int64_t rows, const float* d_out, std::int64_t width,
-                      float* d_table) override {
+  void embed_backward(const Token* tokens, std::int64_t rows, const float* d_out,
+                      std::int64_t width, float* d_table) override {
     cpu::embed_backward(rows_, tokens, rows, d_out, width, d_table);
   }
 
@@ -98,16 +100,17 @@ class CpuBackend final : public Backend {
   void repack(PackedMatrix& packed, const float* weight) override {
     static_cast<CpuMatrix&>(packed).panels.fill_transposed(weight);
   }
-  void linear(const float* x, std::int64_t rows, const PackedMatrix& weight, const float* bias, float* y,
-              bool accumulate) override {
+  void linear(const float* x, std::int64_t rows, const PackedMatrix& weight, const float* bias,
+              float* y, bool accumulate) override {
     const PanelView w = panels_of(weight).view();
     if (accumulate && bias) {
       for (std::int64_t r = 0; r < rows; ++r) rows_.add(bias, y + r * w.columns, w.columns);
     }
-    multiply(gemm_, rows, {x, w.k, false}, w, accumulate ? nullptr : bias, y, w.columns, accumulate);
+    multiply(gemm_, rows, {x, w.k, false}, w, accumulate ? nullptr : bias, y, w.columns,
+             accumulate);
   }
-  void linear_backward_input(const float* d_y, std::int64_t rows, const float* weight, std::int64_t n,
-                             std::int64_t k, float* d_x, bool accumulate) override {
+  void linear_backward_input(const float* d_y, std::int64_t rows, const float* weight,
+                             std::int64_t n, std::int64_t k, float* d_x, bool accumulate) override {
     cpu::linear_backward_input(gemm_, d_y, rows, weight, n, k, d_x, accumulate);
   }
   void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows, std::int64_t n,
@@ -138,29 +141,31 @@ class CpuBackend final : public Backend {
                 const KvPages& pages, std::int32_t layer) override {
     cpu::write_kv(keys, values, sequences, pages, layer);
   }
-  void attention(ConstHeadsView queries, std::span<const SequenceRows> sequences, const KvPages& pages,
-                 std::int32_t layer, float scale, float* out, float* statistics) override {
+  void attention(ConstHeadsView queries, std::span<const SequenceRows> sequences,
+                 const KvPages& pages, std::int32_t layer, float scale, float* out,
+                 float* statistics) override {
     cpu::attention(rows_, queries, sequences, pages, layer, scale, out, statistics);
   }
   void attention_backward(ConstHeadsView queries, std::span<const SequenceRows> sequences,
                           const KvPages& pages, std::int32_t layer, float scale, const float* out,
                           const float* statistics, const float* d_out, HeadsView d_queries,
                           HeadsView d_keys, HeadsView d_values) override {
-    cpu::attention_backward(kernels_, queries, sequences, pages, layer, scale, out, statistics, d_out,
-                            d_queries, d_keys, d_values);
+    cpu::attention_backward(kernels_, queries, sequences, pages, layer, scale, out, statistics,
+                            d_out, d_queries, d_keys, d_values);
   }
 
   void head_log_probs(const float* hidden, std::int64_t rows, const PackedMatrix& head,
                       float temperature, const Token* targets, float* log_probs, float* log_sums,
                       float* entropies) override {
-    cpu::head_log_probs(kernels_, compute_, hidden, rows, panels_of(head), temperature, targets, log_probs,
-                        log_sums, entropies);
+    cpu::head_log_probs(kernels_, compute_, hidden, rows, panels_of(head), temperature, targets,
+                        log_probs, log_sums, entropies);
   }
   void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head,
                      const float* weight, float temperature, const Token* targets,
-                     const float* log_sums, const float* g, float* d_hidden, float* d_weight) override {
-    cpu::head_backward(kernels_, compute_, hidden, rows, panels_of(head), weight, temperature, targets,
-                       log_sums, g, d_hidden, d_weight);
+                     const float* log_sums, const float* g, float* d_hidden,
+                     float* d_weight) override {
+    cpu::head_backward(kernels_, compute_, hidden, rows, panels_of(head), weight, temperature,
+                       targets, log_sums, g, d_hidden, d_weight);
   }
   void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {

@@ -5,7 +5,8 @@
 
 namespace hindsearch::cpu {
 
-void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width, float* out) {
+void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
+           float* out) {
   parallel_ranges(rows, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       std::copy_n(table + tokens[r] * width, width, out + r * width);
@@ -22,7 +23,8 @@ void embed_backward(const RowKernels& kernels, const Token* tokens, std::int64_t
                     const std::int64_t first = begin * kColumns;
                     const std::int64_t count = std::min(width, end * kColumns) - first;
                     for (std::int64_t r = 0; r < rows; ++r) {
-                      kernels.add(d_out + r * width + first, d_table + tokens[r] * width + first, count);
+                      kernels.add(d_out + r * width + first, d_table + tokens[r] * width + first,
+                                  count);
                     }
                   });
 }

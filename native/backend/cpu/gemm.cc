@@ -34,30 +34,34 @@ void for_k_blocks(const GemmKernels& kernels, std::int64_t k, Body&& body) {
 
 // Packs every panel; pack(k0, block, column, columns, padded columns, to).
 template <class Pack>
-void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns, char* to, Pack&& pack) {
+void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns, char* to,
+                 Pack&& pack) {
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t total_padded = round_up(columns, kernels.width);
-  parallel_ranges((columns + panel - 1) / panel, k * panel, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t first = begin * panel; first < std::min(columns, end * panel); first += panel) {
-      const std::int64_t count = std::min(panel, columns - first);
-      for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
-        pack(k0, block, first, count, round_up(count, kernels.width),
-             to + panel_offset(kernels, total_padded, k0, padded_block, first));
+  parallel_ranges(
+      (columns + panel - 1) / panel, k * panel, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t first = begin * panel; first < std::min(columns, end * panel);
+             first += panel) {
+          const std::int64_t count = std::min(panel, columns - first);
+          for_k_blocks(kernels, k,
+                       [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
+                         pack(k0, block, first, count, round_up(count, kernels.width),
+                              to + panel_offset(kernels, total_padded, k0, padded_block, first));
+                       });
+        }
       });
-    }
-  });
 }
 
 // One k block of A in the form the tiles read.
 struct Left {
   const char* data;
-  std::int64_t stride;  // Tile::a_stride
+  std::int64_t stride;      // Tile::a_stride
   std::int64_t tile_bytes;  // from one tile's rows to the next
   bool step_major;
 };
 
-Left left_block(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row, std::int64_t rows,
-                std::int64_t k0, std::int64_t block) {
+Left left_block(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
+                std::int64_t rows, std::int64_t k0, std::int64_t block) {
   const std::int64_t padded = round_up(block, kernels.unit);
   if (!kernels.convert_rows) {
     if (!a.transposed) {
@@ -78,9 +82,9 @@ Left left_block(const GemmKernels& kernels, const LeftOperand& a, std::int64_t r
 }
 
 // C[row .. row + rows, first .. last) of the view.
-void multiply_block(const GemmKernels& kernels, std::int64_t row, std::int64_t rows, const LeftOperand& a,
-                    const PanelView& b, std::int64_t first, std::int64_t last, const float* bias, float* c,
-                    std::int64_t c_stride, bool accumulate) {
+void multiply_block(const GemmKernels& kernels, std::int64_t row, std::int64_t rows,
+                    const LeftOperand& a, const PanelView& b, std::int64_t first, std::int64_t last,
+                    const float* bias, float* c, std::int64_t c_stride, bool accumulate) {
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
   alignas(64) float edge[kMaxTileRows * kMaxPanel];
@@ -96,7 +100,8 @@ void multiply_block(const GemmKernels& kernels, std::int64_t row, std::int64_t r
       tile.a_stride = left.stride;
       tile.b = b.data + panel_offset(kernels, b.total_padded, k0, padded_block, b.first + column);
       tile.b_stride = padded;
-      tile.prefetch = static_cast<const char*>(tile.b) + padded * padded_block * kernels.right_bytes;
+      tile.prefetch =
+          static_cast<const char*>(tile.b) + padded * padded_block * kernels.right_bytes;
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t tile_row = t * kernels.tile_rows;
         const std::int64_t tile_rows = std::min<std::int64_t>(kernels.tile_rows, rows - tile_row);
@@ -110,7 +115,7 @@ void multiply_block(const GemmKernels& kernels, std::int64_t row, std::int64_t r
         tile.c = full ? out : edge;
         tile.c_stride = full ? c_stride : padded;
         // The first tiles of a panel fetch the next one, so that memory works while they compute.
-        const int fetch = left.step_major        ? 0
+        const int fetch = left.step_major                ? 0
                           : tiles < kernels.tile_vectors ? (t == 0 ? 2 : 0)
                           : t < kernels.tile_vectors     ? 1
                                                          : 0;
@@ -147,7 +152,8 @@ void Panels::fill_transposed(const float* from) {
   pack_panels(kernels_, k_, columns_, static_cast<char*>(memory_.data()),
               [&](std::int64_t k0, std::int64_t block, std::int64_t first, std::int64_t count,
                   std::int64_t padded, char* to) {
-                kernels_.pack_right_transposed(from + first * k_ + k0, k_, block, count, padded, to);
+                kernels_.pack_right_transposed(from + first * k_ + k0, k_, block, count, padded,
+                                               to);
               });
 }
 
@@ -156,8 +162,8 @@ PanelView Panels::view(std::int64_t first, std::int64_t columns) const {
           columns};
 }
 
-PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from, std::int64_t stride,
-                       std::int64_t k, std::int64_t columns) {
+PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from,
+                       std::int64_t stride, std::int64_t k, std::int64_t columns) {
   char* data = static_cast<char*>(scratch_bytes(slot, packed_bytes(kernels, k, columns)));
   pack_panels(kernels, k, columns, data,
               [&](std::int64_t k0, std::int64_t block, std::int64_t first, std::int64_t count,
@@ -171,13 +177,14 @@ void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOp
                      const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
                      bool accumulate) {
   for (std::int64_t row = 0; row < rows; row += kRowBlock) {
-    multiply_block(kernels, row, std::min(kRowBlock, rows - row), a, b, 0, b.columns, bias, c, c_stride,
-                   accumulate);
+    multiply_block(kernels, row, std::min(kRowBlock, rows - row), a, b, 0, b.columns, bias, c,
+                   c_stride, accumulate);
   }
 }
 
-void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a, const PanelView& b,
-              const float* bias, float* c, std::int64_t c_stride, bool accumulate) {
+void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
+              const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
+              bool accumulate) {
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t panels = (b.columns + panel - 1) / panel;
   const int threads = useful_threads(rows * b.columns * b.k / 32);

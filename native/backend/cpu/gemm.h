@@ -1,8 +1,8 @@
 // Matrix products through packed panels and the micro-kernels of one instruction set.
 //
-// Every element of a product is a sum over blocks of k (GemmKernels::k_block) in ascending order, each
-// block one chain in ascending order, added to the base first (zero, bias, or what C held). How rows,
-// columns and threads are divided never changes that.
+// Every element of a product is a sum over blocks of k (GemmKernels::k_block) in ascending order,
+// each block one chain in ascending order, added to the base first (zero, bias, or what C held).
+// How rows, columns and threads are divided never changes that.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct PanelView {
   std::int64_t columns;
 };
 
-// A packed right operand B[k, columns]: for each block of k, panels of tile_vectors * width columns.
+// A packed right operand B[k, columns]: for each block of k, panels of tile_vectors * width
+// columns.
 class Panels {
  public:
   Panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns);
@@ -43,12 +44,13 @@ class Panels {
 
 // Packs B given as [k, columns], rows `stride` apart, on all threads into that slot of the
 // calling thread; valid until the slot is used again.
-PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from, std::int64_t stride,
-                       std::int64_t k, std::int64_t columns);
+PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from,
+                       std::int64_t stride, std::int64_t k, std::int64_t columns);
 // Bytes of a packed right operand.
 std::size_t packed_bytes(const GemmKernels& kernels, std::int64_t k, std::int64_t columns);
 
-// A[rows, k], either row-major or given as [k, rows]; `stride` is the distance of two lines of memory.
+// A[rows, k], either row-major or given as [k, rows]; `stride` is the distance of two lines of
+// memory.
 struct LeftOperand {
   const float* data;
   std::int64_t stride;
@@ -57,8 +59,9 @@ struct LeftOperand {
 
 // C[rows, columns] = base + A B, where the base is the bias (or null), or with `accumulate` what C
 // holds. On all threads.
-void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a, const PanelView& b,
-              const float* bias, float* c, std::int64_t c_stride, bool accumulate);
+void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
+              const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
+              bool accumulate);
 // The same on the calling thread alone.
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
                      const PanelView& b, const float* bias, float* c, std::int64_t c_stride,

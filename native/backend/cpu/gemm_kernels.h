@@ -19,8 +19,8 @@ inline constexpr int kTileRows = 4, kTileVectors = 2;
 
 enum class LeftLayout { row_major, step_major };
 
-// The three operand types. `Left` and `Right` are what one row and one column hold of a step; step()
-// extends kRows x kVectors chains by one step.
+// The three operand types. `Left` and `Right` are what one row and one column hold of a step;
+// step() extends kRows x kVectors chains by one step.
 struct F32Operands {
   using Left = float;
   using Right = float;
@@ -108,7 +108,8 @@ void multiply_tile(const Tile& tile) {
   for (std::int64_t step = 0; step < tile.steps; ++step) {
     HINDSEARCH_UNROLL
     for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
-    Operands::template step<kRows, kVectors>(sums, [&](int i) { return a + i * row_stride; }, b);
+    Operands::template step<kRows, kVectors>(
+        sums, [&](int i) { return a + i * row_stride; }, b);
     a += step_stride;
     b += b_stride;
     prefetch += kPrefetch * 64;
@@ -143,11 +144,13 @@ inline auto word(const float* low, const float* high) {
   }
 }
 // Of the row behind `row`, column `column`; null behind the last row of an odd k.
-inline const float* second(const float* row, std::int64_t column) { return row ? row + column : nullptr; }
+inline const float* second(const float* row, std::int64_t column) {
+  return row ? row + column : nullptr;
+}
 
 template <class Operands>
-void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k, void* to,
-                  std::int64_t to_stride) {
+void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k,
+                  void* to, std::int64_t to_stride) {
   using Halves = std::uint16_t __attribute__((vector_size(kWidth * 2)));
   for (std::int64_t r = 0; r < rows; ++r, from += stride) {
     std::int64_t i = 0;
@@ -169,7 +172,8 @@ void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std
 }
 
 template <class Operands>
-void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows, void* to) {
+void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+               void* to) {
   using Left = typename Operands::Left;
   constexpr int kUnit = Operands::kUnit;
   // Two tiles fill a vector, where they do.
@@ -183,8 +187,8 @@ void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int6
         const float* low = from + step * kUnit * stride + first;
         const auto both = words<Operands>(low, step * kUnit + 1 < k ? low + stride : nullptr);
         __builtin_memcpy(out, &both, sizeof both / 2);
-        __builtin_memcpy(out + kTileRows * steps, reinterpret_cast<const char*>(&both) + sizeof both / 2,
-                         sizeof both / 2);
+        __builtin_memcpy(out + kTileRows * steps,
+                         reinterpret_cast<const char*>(&both) + sizeof both / 2, sizeof both / 2);
       }
     }
   }
@@ -210,18 +214,20 @@ template <class Operands>
 void pack_right(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
                 std::int64_t padded, void* to) {
   auto* out = static_cast<typename Operands::Right*>(to);
-  for (std::int64_t i = 0; i < k; i += Operands::kUnit, from += Operands::kUnit * stride, out += padded) {
+  for (std::int64_t i = 0; i < k;
+       i += Operands::kUnit, from += Operands::kUnit * stride, out += padded) {
     const float* high = i + 1 < k ? from + stride : nullptr;
     std::int64_t j = 0;
-    for (; j + kWidth <= columns; j += kWidth) store(out + j, words<Operands>(from + j, second(high, j)));
+    for (; j + kWidth <= columns; j += kWidth)
+      store(out + j, words<Operands>(from + j, second(high, j)));
     for (; j < columns; ++j) out[j] = word<Operands>(from + j, second(high, j));
     for (; j < padded; ++j) out[j] = 0;
   }
 }
 
 template <class Operands>
-void pack_right_transposed(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
-                           std::int64_t padded, void* to) {
+void pack_right_transposed(const float* from, std::int64_t stride, std::int64_t k,
+                           std::int64_t columns, std::int64_t padded, void* to) {
   constexpr std::int64_t kUnit = Operands::kUnit;
   auto* out = static_cast<typename Operands::Right*>(to);
   // One cache line of every column at a time.

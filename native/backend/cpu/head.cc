@@ -9,18 +9,19 @@
 namespace hindsearch::cpu {
 namespace {
 
-constexpr std::int64_t kRows = 96;        // of one logits tile; a multiple of every tile_rows
+constexpr std::int64_t kRows = 96;           // of one logits tile; a multiple of every tile_rows
 constexpr std::int64_t kGroup = 10 * kRows;  // rows whose chunk statistics are held together
 
-// The backward's logits block: long enough in rows for whole blocks of the weight's sum, some MiB in all.
+// The backward's logits block: long enough in rows for whole blocks of the weight's sum, some MiB
+// in all.
 constexpr std::int64_t kBackwardRows = 1024;
 constexpr std::int64_t kBackwardColumns = 2 * kVocabularyChunk;
 
 }  // namespace
 
-void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden, std::int64_t rows,
-                    const Panels& head, float temperature, const Token* targets, float* log_probs,
-                    float* log_sums, float* entropies) {
+void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden,
+                    std::int64_t rows, const Panels& head, float temperature, const Token* targets,
+                    float* log_probs, float* log_sums, float* entropies) {
   const GemmKernels& gemm = kernels.gemm(compute);
   const std::int64_t width = head.k(), vocabulary = head.columns();
   const std::int64_t chunks = vocabulary_chunks(vocabulary);
@@ -64,9 +65,10 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hi
   }
 }
 
-void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden, std::int64_t rows,
-                   const Panels& head, const float* weight, float temperature, const Token* targets,
-                   const float* log_sums, const float* g, float* d_hidden, float* d_weight) {
+void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden,
+                   std::int64_t rows, const Panels& head, const float* weight, float temperature,
+                   const Token* targets, const float* log_sums, const float* g, float* d_hidden,
+                   float* d_weight) {
   const GemmKernels& gemm = kernels.gemm(compute);
   const std::int64_t width = head.k(), vocabulary = head.columns();
   const float inverse_temperature = 1 / temperature;
@@ -77,23 +79,24 @@ void head_backward(const Kernels& kernels, ComputeType compute, const float* hid
     for (std::int64_t start = 0; start < vocabulary; start += kBackwardColumns) {
       const std::int64_t columns = std::min(kBackwardColumns, vocabulary - start);
       float* d_logits = scratch<float>(Slot::tile, count * columns);
-      multiply(gemm, count, {block, width, false}, head.view(start, columns), nullptr, d_logits, columns,
-               false);
+      multiply(gemm, count, {block, width, false}, head.view(start, columns), nullptr, d_logits,
+               columns, false);
       parallel_ranges(count, columns * 4, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
           float* row = d_logits + r * columns;
           const float factor = g[first + r] * inverse_temperature;
-          kernels.rows->softmax_gradient(row, columns, inverse_temperature, log_sums[first + r], factor);
+          kernels.rows->softmax_gradient(row, columns, inverse_temperature, log_sums[first + r],
+                                         factor);
           const std::int64_t target = targets[first + r] - start;
           if (target >= 0 && target < columns) row[target] += factor;
         }
       });
-      multiply(gemm, columns, {d_logits, columns, true}, packed_hidden, nullptr, d_weight + start * width,
-               width, true);
+      multiply(gemm, columns, {d_logits, columns, true}, packed_hidden, nullptr,
+               d_weight + start * width, width, true);
       const PanelView packed_weight =
           pack_scratch(gemm, Slot::right, weight + start * width, width, columns, width);
-      multiply(gemm, count, {d_logits, columns, false}, packed_weight, nullptr, d_hidden + first * width,
-               width, start > 0);
+      multiply(gemm, count, {d_logits, columns, false}, packed_weight, nullptr,
+               d_hidden + first * width, width, start > 0);
     }
   }
 }

@@ -23,8 +23,9 @@ std::vector<const Kernels*> supported_kernels() {
 #if defined(HINDSEARCH_X86)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512_bf16());
   if (avx512) found.push_back(&kAvx512);
   if (avx2) found.push_back(&kAvx2);
@@ -41,12 +42,12 @@ const Kernels& find_kernels(std::string_view name) {
     if (kernels->name == name) return *kernels;
     names += std::string(names.empty() ? "" : ", ") + kernels->name;
   }
-  throw Error(code::kInvalidArgument, "HINDSEARCH_ISA is \"" + std::string(name) +
-                                          "\", but this machine can run " + names);
+  throw Error(code::kInvalidArgument,
+              "HINDSEARCH_ISA is \"" + std::string(name) + "\", but this machine can run " + names);
 }
 
 const Kernels& active_kernels() {
-  static const Kernels& kernels = [] () -> const Kernels& {
+  static const Kernels& kernels = []() -> const Kernels& {
     const char* name = std::getenv("HINDSEARCH_ISA");
     return find_kernels(name ? name : "");
   }();

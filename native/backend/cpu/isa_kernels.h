@@ -1,5 +1,5 @@
-// All kernels of one instruction set as one constant. Constant-initialised: code of this translation
-// unit must not run before the processor was asked what it can do.
+// All kernels of one instruction set as one constant. Constant-initialised: code of this
+// translation unit must not run before the processor was asked what it can do.
 #pragma once
 
 #include "native/backend/cpu/attention_kernels.h"

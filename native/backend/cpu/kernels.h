@@ -9,20 +9,20 @@
 
 namespace hindsearch::cpu {
 
-// One tile of a matrix product: C[rows, columns] = base + A[rows, k] B[k, columns], for a number of rows
-// and columns fixed by the kernel. Every element is one chain over k in ascending order that starts
-// from zero; base is added last. `base` may be c itself, or null (nothing is added).
+// One tile of a matrix product: C[rows, columns] = base + A[rows, k] B[k, columns], for a number of
+// rows and columns fixed by the kernel. Every element is one chain over k in ascending order that
+// starts from zero; base is added last. `base` may be c itself, or null (nothing is added).
 struct Tile {
-  std::int64_t steps;         // k in units of the kernel (1, or 2 for bf16 pairs)
-  const void* a;              // in the kernel's operand type
-  std::int64_t a_stride;      // operand units from row to row, or from step to step (step-major)
+  std::int64_t steps;     // k in units of the kernel (1, or 2 for bf16 pairs)
+  const void* a;          // in the kernel's operand type
+  std::int64_t a_stride;  // operand units from row to row, or from step to step (step-major)
   const void* b;
-  std::int64_t b_stride;      // operand units from step to step
+  std::int64_t b_stride;  // operand units from step to step
   const float* base;
-  std::int64_t base_stride;   // 0 for a bias, shared by all rows
+  std::int64_t base_stride;  // 0 for a bias, shared by all rows
   float* c;
   std::int64_t c_stride;
-  const char* prefetch;       // weights needed soon
+  const char* prefetch;  // weights needed soon
 };
 using TileKernel = void (*)(const Tile&);
 
@@ -31,24 +31,25 @@ inline constexpr int kMaxTileVectors = 3;
 
 // The family of tiles for one operand type, and the packing that feeds it.
 struct GemmKernels {
-  int tile_rows;       // of the largest tile
-  int tile_vectors;    // its columns, in vectors
-  int width;           // floats in a vector
-  int unit;            // k elements a step: 2 for bf16, else 1
-  int left_bytes;      // of one k element of A
-  int right_bytes;     // of one k element of B
+  int tile_rows;         // of the largest tile
+  int tile_vectors;      // its columns, in vectors
+  int width;             // floats in a vector
+  int unit;              // k elements a step: 2 for bf16, else 1
+  int left_bytes;        // of one k element of A
+  int right_bytes;       // of one k element of B
   std::int64_t k_block;  // elements summed in one chain; blocks are added in order
   // A row-major. Last index: cache lines to prefetch a step (0: none, 1: one, 2: tile_vectors).
   TileKernel rows[kMaxTileRows][kMaxTileVectors][3];
   // A step-major: the rows of one step lie side by side.
   TileKernel steps[kMaxTileRows][kMaxTileVectors];
 
-  // A[rows, k] row-major to the operand type, rows `to_stride` elements apart, k padded with a zero to
-  // a whole step. Null where f32 is read in place.
+  // A[rows, k] row-major to the operand type, rows `to_stride` elements apart, k padded with a zero
+  // to a whole step. Null where f32 is read in place.
   void (*convert_rows)(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k,
                        void* to, std::int64_t to_stride);
   // A given as [k, rows] to [rows / tile_rows][step][tile_rows][unit]; missing rows are left unset.
-  void (*pack_left)(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows, void* to);
+  void (*pack_left)(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+                    void* to);
   // B given as [k, columns] to one panel [step][padded columns][unit], padding zero.
   void (*pack_right)(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
                      std::int64_t padded, void* to);
@@ -57,8 +58,9 @@ struct GemmKernels {
                                 std::int64_t columns, std::int64_t padded, void* to);
 };
 
-// Softmax over one vocabulary chunk: z = logit * inverse_temperature, largest = max z (-inf when nothing
-// is larger), sum = sum of e^(z - largest), weighted = sum of e^(z - largest) (z - largest).
+// Softmax over one vocabulary chunk: z = logit * inverse_temperature, largest = max z (-inf when
+// nothing is larger), sum = sum of e^(z - largest), weighted = sum of e^(z - largest) (z -
+// largest).
 struct ChunkStatistics {
   float largest;
   float sum;
@@ -80,12 +82,12 @@ struct AttentionRows {
 
 // A block of query rows against a block of keys, for the gradient of attention.
 struct AttentionGradientTile {
-  float* scores;        // [rows, stride] in: q . k; out: probabilities, 0 where a key is not seen
-  float* d_scores;      // [rows, stride] in: d_out . v; out: p (d_out . v - delta), 0 likewise
+  float* scores;    // [rows, stride] in: q . k; out: probabilities, 0 where a key is not seen
+  float* d_scores;  // [rows, stride] in: d_out . v; out: p (d_out . v - delta), 0 likewise
   std::int64_t rows;
   std::int64_t columns;  // a multiple of 16
   std::int64_t stride;
-  std::int64_t seen;     // keys of this block that row 0 sees; each further row sees one more
+  std::int64_t seen;  // keys of this block that row 0 sees; each further row sees one more
   float scale;
   const float* statistics;  // (maximum, sum) of row i at i * statistics_stride
   std::int64_t statistics_stride;
@@ -97,7 +99,8 @@ struct RowKernels {
 
   void (*add)(const float* x, float* y, std::int64_t n);
   // y += x over rows of a matrix, all into one row: column sums in row order.
-  void (*add_rows)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* y);
+  void (*add_rows)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                   float* y);
   double (*sum_of_squares)(const float* x, std::int64_t n);
   void (*adamw)(float* weights, const float* gradients, float* first, float* second, std::int64_t n,
                 const AdamWStep& step, float corrected_rate, float corrected_root);
@@ -122,7 +125,8 @@ struct RowKernels {
   // out = e^(logit * inverse_temperature - shift)
   void (*exponentials)(const float* logits, std::int64_t n, float inverse_temperature, float shift,
                        float* out);
-  ChunkStatistics (*chunk_statistics)(const float* logits, std::int64_t n, float inverse_temperature);
+  ChunkStatistics (*chunk_statistics)(const float* logits, std::int64_t n,
+                                      float inverse_temperature);
   // logits := -factor * e^(logit * inverse_temperature - log_sum)
   void (*softmax_gradient)(float* logits, std::int64_t n, float inverse_temperature, float log_sum,
                            float factor);

@@ -11,8 +11,10 @@ constexpr std::size_t kScratchBytes = std::size_t{32} << 20;
 
 // The most `quantum`-sized steps of `total` whose share of `bytes` fits the scratch, at least one.
 std::int64_t fitting(std::int64_t total, std::int64_t quantum, std::size_t bytes) {
-  const auto per_quantum = static_cast<std::int64_t>(bytes / static_cast<std::size_t>(total) + 1) * quantum;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kScratchBytes) / per_quantum) * quantum;
+  const auto per_quantum =
+      static_cast<std::int64_t>(bytes / static_cast<std::size_t>(total) + 1) * quantum;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kScratchBytes) / per_quantum) *
+         quantum;
 }
 
 }  // namespace
@@ -30,9 +32,9 @@ void linear_backward_input(const GemmKernels& kernels, const float* d_y, std::in
   }
 }
 
-void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y, const float* x,
-                            std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
-                            float* d_bias) {
+void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y,
+                            const float* x, std::int64_t rows, std::int64_t n, std::int64_t k,
+                            float* d_weight, float* d_bias) {
   if (rows == 0) return;
   const GemmKernels& gemm = kernels.gemm(compute);
   // Whole blocks of the sum over rows, so that parts do not change its order.
@@ -44,14 +46,14 @@ void linear_backward_weight(const Kernels& kernels, ComputeType compute, const f
   }
   if (!d_bias) return;
   constexpr std::int64_t kColumns = 64;
-  parallel_ranges((n + kColumns - 1) / kColumns, rows * kColumns,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    const std::int64_t first = begin * kColumns, last = std::min(n, end * kColumns);
-                    for (std::int64_t r = 0; r < rows; r += gemm.k_block) {
-                      kernels.rows->add_rows(d_y + r * n + first, n, std::min(gemm.k_block, rows - r),
-                                             last - first, d_bias + first);
-                    }
-                  });
+  parallel_ranges(
+      (n + kColumns - 1) / kColumns, rows * kColumns, [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t first = begin * kColumns, last = std::min(n, end * kColumns);
+        for (std::int64_t r = 0; r < rows; r += gemm.k_block) {
+          kernels.rows->add_rows(d_y + r * n + first, n, std::min(gemm.k_block, rows - r),
+                                 last - first, d_bias + first);
+        }
+      });
 }
 
 }  // namespace hindsearch::cpu

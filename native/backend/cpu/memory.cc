@@ -22,8 +22,8 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t byte_size(std::int64_t count, std::size_t size) {
   // Half the address space is a bound that later rounding up cannot overflow.
-  if (count < 0 || static_cast<std::uint64_t>(count) >
-                       std::numeric_limits<std::size_t>::max() / 2 / size) {
+  if (count < 0 ||
+      static_cast<std::uint64_t>(count) > std::numeric_limits<std::size_t>::max() / 2 / size) {
     throw Error(code::kOutOfMemory, "a tensor of " + std::to_string(count) + " elements of " +
                                         std::to_string(size) + " bytes does not fit in memory");
   }
@@ -39,8 +39,8 @@ AlignedBytes::AlignedBytes(std::size_t bytes) : size_(bytes) {
                                         " bytes; use a smaller model, batch or cache");
   }
 #if defined(__linux__)
-  // Weights and activations are streamed: with 4 KiB pages a good part of the time goes to page walks. A
-  // refusal costs speed only.
+  // Weights and activations are streamed: with 4 KiB pages a good part of the time goes to page
+  // walks. A refusal costs speed only.
   if (alignment == kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
 }

@@ -26,7 +26,8 @@ class AlignedBytes {
   std::size_t size_ = 0;
 };
 
-// Memory of the calling thread that grows and is reused. Two uses that overlap in time need two slots.
+// Memory of the calling thread that grows and is reused. Two uses that overlap in time need two
+// slots.
 enum class Slot { left, right, tile, rows, columns, attention, count };
 void* scratch_bytes(Slot slot, std::size_t bytes);
 template <class T>

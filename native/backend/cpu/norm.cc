@@ -15,8 +15,8 @@ void rms_norm_backward(const RowKernels& kernels, const ConstHeadsView& x, const
   std::fill(parts, parts + blocks * x.width, 0.0f);
   parallel_ranges(blocks, kRows * x.heads * x.width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      kernels.rms_norm_backward(x, inv_rms, weight, d_y, d_x, parts + block * x.width, block * kRows,
-                                std::min(x.rows, (block + 1) * kRows));
+      kernels.rms_norm_backward(x, inv_rms, weight, d_y, d_x, parts + block * x.width,
+                                block * kRows, std::min(x.rows, (block + 1) * kRows));
     }
   });
   kernels.add_rows(parts, x.width, blocks, x.width, d_weight);

@@ -13,9 +13,9 @@ namespace hindsearch::cpu {
 void linear_backward_input(const GemmKernels& kernels, const float* d_y, std::int64_t rows,
                            const float* weight, std::int64_t n, std::int64_t k, float* d_x,
                            bool accumulate);
-void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y, const float* x,
-                            std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
-                            float* d_bias);
+void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y,
+                            const float* x, std::int64_t rows, std::int64_t n, std::int64_t k,
+                            float* d_weight, float* d_bias);
 
 // norm.cc
 void rms_norm_backward(const RowKernels& kernels, const ConstHeadsView& x, const float* inv_rms,
@@ -23,7 +23,8 @@ void rms_norm_backward(const RowKernels& kernels, const ConstHeadsView& x, const
                        float* d_weight);
 
 // embedding.cc
-void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width, float* out);
+void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
+           float* out);
 void embed_backward(const RowKernels& kernels, const Token* tokens, std::int64_t rows,
                     const float* d_out, std::int64_t width, float* d_table);
 
@@ -40,12 +41,13 @@ void attention_backward(const Kernels& kernels, const ConstHeadsView& queries,
                         const HeadsView& d_values);
 
 // head.cc
-void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden, std::int64_t rows,
-                    const Panels& head, float temperature, const Token* targets, float* log_probs,
-                    float* log_sums, float* entropies);
-void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden, std::int64_t rows,
-                   const Panels& head, const float* weight, float temperature, const Token* targets,
-                   const float* log_sums, const float* g, float* d_hidden, float* d_weight);
+void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden,
+                    std::int64_t rows, const Panels& head, float temperature, const Token* targets,
+                    float* log_probs, float* log_sums, float* entropies);
+void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden,
+                   std::int64_t rows, const Panels& head, const float* weight, float temperature,
+                   const Token* targets, const float* log_sums, const float* g, float* d_hidden,
+                   float* d_weight);
 
 // sample.cc
 void sample(const RowKernels& kernels, float* logits, std::int64_t rows, std::int64_t vocabulary,

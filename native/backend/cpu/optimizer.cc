@@ -16,7 +16,8 @@ double sum_of_squares(const RowKernels& kernels, const float* x, std::int64_t n)
   double* sums = scratch<double>(Slot::rows, blocks);
   parallel_ranges(blocks, kBlock, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      sums[block] = kernels.sum_of_squares(x + block * kBlock, std::min(kBlock, n - block * kBlock));
+      sums[block] =
+          kernels.sum_of_squares(x + block * kBlock, std::min(kBlock, n - block * kBlock));
     }
   });
   double total = 0;

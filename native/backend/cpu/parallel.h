@@ -17,8 +17,8 @@ inline int useful_threads(std::int64_t work) {
   return static_cast<int>(std::clamp<std::int64_t>(work / kWorthAThread, 1, thread_count()));
 }
 
-// body(begin, end) over [0, count) in contiguous ranges; `cost` is about the number of elements one item
-// touches. Ranges depend on the number of threads, so an item must not depend on its range.
+// body(begin, end) over [0, count) in contiguous ranges; `cost` is about the number of elements one
+// item touches. Ranges depend on the number of threads, so an item must not depend on its range.
 template <class Body>
 void parallel_ranges(std::int64_t count, std::int64_t cost, Body&& body) {
   constexpr std::int64_t kElementsAnOperation = 8;

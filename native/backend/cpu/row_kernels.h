@@ -7,8 +7,8 @@
 
 namespace hindsearch::cpu::HINDSEARCH_ISA {
 
-// Calls body(offset, load, store) for every block of sixteen, the last one perhaps shorter; `load` reads the
-// block (missing lanes zero) and `store` writes it.
+// Calls body(offset, load, store) for every block of sixteen, the last one perhaps shorter; `load`
+// reads the block (missing lanes zero) and `store` writes it.
 struct FullBlock {
   std::int64_t offset;
   F16 operator()(const float* p) const { return load16(p + offset); }
@@ -58,12 +58,15 @@ inline double sum_of_squares(const float* x, std::int64_t n) {
   return sums[0];
 }
 
-inline void adamw(float* weights, const float* gradients, float* first, float* second, std::int64_t n,
-                  const AdamWStep& step, float corrected_rate, float corrected_root) {
-  const F16 scale = splat16(step.gradient_scale), beta1 = splat16(step.beta1), beta2 = splat16(step.beta2);
+inline void adamw(float* weights, const float* gradients, float* first, float* second,
+                  std::int64_t n, const AdamWStep& step, float corrected_rate,
+                  float corrected_root) {
+  const F16 scale = splat16(step.gradient_scale), beta1 = splat16(step.beta1),
+            beta2 = splat16(step.beta2);
   const F16 rest1 = splat16(1 - step.beta1), rest2 = splat16(1 - step.beta2);
   const F16 keep = splat16(1 - step.learning_rate * step.weight_decay);
-  const F16 rate = splat16(corrected_rate), root = splat16(corrected_root), epsilon = splat16(step.epsilon);
+  const F16 rate = splat16(corrected_rate), root = splat16(corrected_root),
+            epsilon = splat16(step.epsilon);
   for_blocks(n, [&](auto at) {
     const F16 g = at(gradients) * scale;
     const F16 m = fma(beta1, at(first), rest1 * g);
@@ -74,8 +77,8 @@ inline void adamw(float* weights, const float* gradients, float* first, float* s
   });
 }
 
-inline void rms_norm(const ConstHeadsView& x, const float* weight, float epsilon, const HeadsView& y,
-                     float* inv_rms, std::int64_t begin, std::int64_t end) {
+inline void rms_norm(const ConstHeadsView& x, const float* weight, float epsilon,
+                     const HeadsView& y, float* inv_rms, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = x.width;
   for (std::int64_t r = begin; r < end; ++r) {
     for (std::int64_t h = 0; h < x.heads; ++h) {
@@ -167,7 +170,8 @@ inline void silu_gate_backward(const float* gate_up, const float* d_out, std::in
 }
 
 // A lane where z is NaN makes the sum NaN; one where z is -inf adds nothing.
-inline ChunkStatistics chunk_statistics(const float* logits, std::int64_t n, float inverse_temperature) {
+inline ChunkStatistics chunk_statistics(const float* logits, std::int64_t n,
+                                        float inverse_temperature) {
   const F16 scale = splat16(inverse_temperature);
   const F16 lowest = splat16(-__builtin_inff());
   const std::int64_t full = n / kLanes * kLanes;
@@ -192,15 +196,16 @@ inline ChunkStatistics chunk_statistics(const float* logits, std::int64_t n, flo
   return {top, sum(total), sum(weighted)};
 }
 
-inline void exponentials(const float* logits, std::int64_t n, float inverse_temperature, float shift,
-                         float* out) {
+inline void exponentials(const float* logits, std::int64_t n, float inverse_temperature,
+                         float shift, float* out) {
   const F16 scale = splat16(inverse_temperature), shift16 = splat16(shift);
   for_blocks(n, [&](auto at) { at.put(out, exp(at(logits) * scale - shift16)); });
 }
 
-inline void softmax_gradient(float* logits, std::int64_t n, float inverse_temperature, float log_sum,
-                             float factor) {
-  const F16 scale = splat16(inverse_temperature), shift = splat16(log_sum), minus = splat16(-factor);
+inline void softmax_gradient(float* logits, std::int64_t n, float inverse_temperature,
+                             float log_sum, float factor) {
+  const F16 scale = splat16(inverse_temperature), shift = splat16(log_sum),
+            minus = splat16(-factor);
   for_blocks(n, [&](auto at) { at.put(logits, minus * exp(at(logits) * scale - shift)); });
 }
 

@@ -22,7 +22,8 @@ struct Draw {
 };
 
 bool filtered(const Sampling& sampling, std::int64_t vocabulary) {
-  return (sampling.top_k > 0 && sampling.top_k < vocabulary) || sampling.top_p < 1 || sampling.min_p > 0;
+  return (sampling.top_k > 0 && sampling.top_k < vocabulary) || sampling.top_p < 1 ||
+         sampling.min_p > 0;
 }
 
 // Statistics of one row at one temperature, kept by chunk so that a draw need only open one chunk.
@@ -46,13 +47,14 @@ struct Row {
   }
 };
 
-Row summarize(const RowKernels& kernels, const float* logits, std::int64_t vocabulary, float temperature) {
+Row summarize(const RowKernels& kernels, const float* logits, std::int64_t vocabulary,
+              float temperature) {
   const std::int64_t count = vocabulary_chunks(vocabulary);
   auto* chunks = scratch<ChunkStatistics>(Slot::rows, count);
   Row row{logits, vocabulary, 1 / temperature, chunks, {}};
   for (std::int64_t chunk = 0; chunk < count; ++chunk) {
-    chunks[chunk] = kernels.chunk_statistics(logits + row.start(chunk), row.end(chunk) - row.start(chunk),
-                                             row.inverse_temperature);
+    chunks[chunk] = kernels.chunk_statistics(
+        logits + row.start(chunk), row.end(chunk) - row.start(chunk), row.inverse_temperature);
     row.total.add(chunks[chunk]);
   }
   return row;
@@ -96,7 +98,8 @@ Draw draw(const RowKernels& kernels, const Row& row, double uniform) {
   return row.draw_of(start + token);
 }
 
-Draw draw_filtered(const float* logits, std::int64_t vocabulary, const Sampling& sampling, double uniform) {
+Draw draw_filtered(const float* logits, std::int64_t vocabulary, const Sampling& sampling,
+                   double uniform) {
   const std::vector<float> probabilities = filter_probabilities(logits, vocabulary, sampling);
   Token token = -1;
   double target = uniform;
@@ -146,15 +149,17 @@ struct Candidates {
 
   float of(Token token) const { return mass[static_cast<std::size_t>(token)]; }
   double total() const {
-    return std::accumulate(tokens.begin(), tokens.end(), 0.0, [&](double sum, Token i) { return sum + of(i); });
+    return std::accumulate(tokens.begin(), tokens.end(), 0.0,
+                           [&](double sum, Token i) { return sum + of(i); });
   }
 };
 
-// Removes, from the smallest up, all whose cumulative mass is at most `bound`, but never the largest; among
-// equals the higher ids first.
+// Removes, from the smallest up, all whose cumulative mass is at most `bound`, but never the
+// largest; among equals the higher ids first.
 void drop_smallest(Candidates& candidates, double bound) {
   auto& tokens = candidates.tokens;
-  // What all together stays below the bound goes without being ordered; that is nearly all of a vocabulary.
+  // What all together stays below the bound goes without being ordered; that is nearly all of a
+  // vocabulary.
   const double negligible = bound / static_cast<double>(tokens.size());
   double below = 0;
   const auto kept = std::partition(tokens.begin(), tokens.end(),
@@ -210,16 +215,19 @@ std::vector<float> filter_probabilities(const float* logits, std::int64_t vocabu
   Candidates candidates;
   candidates.mass.resize(count);
   // The difference first: it is exact where it matters, so a low temperature magnifies no rounding.
-  std::transform(logits, logits + count, candidates.mass.begin(), [&](float x) { return x - logits[first]; });
-  cpu::active_kernels().rows->exponentials(candidates.mass.data(), vocabulary, 1 / sampling.temperature, 0,
-                                           candidates.mass.data());
+  std::transform(logits, logits + count, candidates.mass.begin(),
+                 [&](float x) { return x - logits[first]; });
+  cpu::active_kernels().rows->exponentials(candidates.mass.data(), vocabulary,
+                                           1 / sampling.temperature, 0, candidates.mass.data());
   const bool cut = sampling.top_k > 0 && sampling.top_k < vocabulary;
   const float lowest = cut ? kth_largest(logits, vocabulary, sampling.top_k)
                            : -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < count; ++i) {
-    if (logits[i] >= lowest && candidates.mass[i] > 0) candidates.tokens.push_back(static_cast<Token>(i));
+    if (logits[i] >= lowest && candidates.mass[i] > 0)
+      candidates.tokens.push_back(static_cast<Token>(i));
   }
-  if (sampling.top_p < 1) drop_smallest(candidates, (1 - double{sampling.top_p}) * candidates.total());
+  if (sampling.top_p < 1)
+    drop_smallest(candidates, (1 - double{sampling.top_p}) * candidates.total());
   std::erase_if(candidates.tokens, [&](Token i) { return candidates.of(i) < sampling.min_p; });
   const double total = candidates.total();
   for (const Token i : candidates.tokens) {

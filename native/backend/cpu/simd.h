@@ -24,7 +24,12 @@
 #error "define HINDSEARCH_ISA, the namespace of this instruction set, before including kernels"
 #endif
 
+// Tiles live in registers only when their loops are unrolled completely.
+#if defined(__clang__)
+#define HINDSEARCH_UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define HINDSEARCH_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 namespace hindsearch::cpu::HINDSEARCH_ISA {
 
@@ -184,10 +189,10 @@ inline float largest(const F16& x) {
   return out;
 }
 
-// e^x within 1.1 ulp. x = n ln 2 + r with ln 2 in two parts, so that n times the first is exact, and
-// a polynomial in r. Below e^-87.33 (the smallest normal float) the result is 0, above 2^127.5 it is
-// infinite; NaN stays NaN. Denormals are cut off because they cost a hundred cycles each and mean
-// nothing in a softmax.
+// e^x within 1.1 ulp. x = n ln 2 + r with ln 2 in two parts, so that n times the first is exact,
+// and a polynomial in r. Below e^-87.33 (the smallest normal float) the result is 0, above 2^127.5
+// it is infinite; NaN stays NaN. Denormals are cut off because they cost a hundred cycles each and
+// mean nothing in a softmax.
 inline V exp(V x) {
   constexpr float kLog2E = 1.44269504088896341f, kLn2High = 0.693359375f,
                   kLn2Low = -2.12194440054690583e-4f;

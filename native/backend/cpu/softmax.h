@@ -1,6 +1,6 @@
 // Log-sum-exp over the vocabulary, the one place where it is defined: chunks of kVocabularyChunk
-// logits, each reduced in f32 by RowKernels::chunk_statistics, merged in ascending order in f64. Training
-// and sampling both go through it, so their log-probs agree bit for bit.
+// logits, each reduced in f32 by RowKernels::chunk_statistics, merged in ascending order in f64.
+// Training and sampling both go through it, so their log-probs agree bit for bit.
 #pragma once
 
 #include <cmath>

@@ -136,6 +136,13 @@ describeShared("advantages of other systems", () => {
     }
   });
 
+  test("one group of that run with its token-level record", () => {
+    const { rollouts } = read("data", "golden", "nemo_rl_advantages.json").one_group_token_level;
+    const rewards = rollouts.map(({ reward }: { reward: number }) => reward);
+    const expected = rollouts.map(({ advantage }: { advantage: number }) => advantage);
+    expectClose(groupAdvantages(rewards, { baseline: "leave-one-out" }), expected, 4e-5);
+  });
+
   test("published numbers of a course", () => {
     const { raw, group_size, eps, by_std, no_std } = read("data", "golden", "cs336_numbers.json").expected
       .group_rewards;

@@ -105,6 +105,8 @@ export async function runArm(task: ArmTask, onProgress: (progress: ArmProgress) 
       warmupSteps: SETTINGS.warmupUpdates,
     },
     decoder: { maxBatch: 400 },
+    // A model this small has memory to spare.
+    checkpointActivations: false,
     measureEvery: 10,
     checkpointEvery: 0,
     ...(task.runFolder && { runFolder: task.runFolder, checkpointEvery: steps }),

@@ -55,7 +55,14 @@ export async function warmStart(
   const demonstrations = await Demonstrations.create(policy.tokenizer, worldProtocol(), seed);
   const examples = (step: number) =>
     Array.from({ length: batchSize }, (_, i) => demonstrations.at(step * batchSize + i));
-  const trainer = new SupervisedTrainer({ policy, examples, steps, learningRate, optimizer: { beta2 } });
+  const trainer = new SupervisedTrainer({
+    policy,
+    examples,
+    steps,
+    learningRate,
+    optimizer: { beta2 },
+    checkpointActivations: false,
+  });
   for await (const { step, loss } of trainer) onProgress(step + 1, loss);
   await policy.save(folder);
   return folder;

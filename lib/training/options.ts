@@ -109,6 +109,8 @@ export interface HindSearchOptions extends AbortOptions {
   search?: SearchFailureOptions;
   /** Tokens that training and scoring run together; no result depends on it beyond rounding. Default: the engine's. */
   microBatchTokens?: number;
+  /** Keep one tensor per layer and compute the rest again: less memory, a third more time. Default true. */
+  checkpointActivations?: boolean;
   /** Size of the decoder's cache and batch. */
   decoder?: DecoderOptions;
   /** Every so many steps, from the first, the costly health numbers are taken too. They change nothing. Default 10; 0: never. */

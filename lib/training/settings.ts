@@ -70,6 +70,7 @@ export interface TrainerSettings {
   search: SearchFailureOptions;
   /** Tokens that are run together; `null`: the engine's default. */
   microBatchTokens: number | null;
+  checkpointActivations: boolean;
   /** Every so many steps the costly health numbers are taken; 0: never. */
   measureEvery: number;
   /** The check at the start of a run. */
@@ -123,6 +124,7 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     learningRate,
     search: options.search ?? {},
     microBatchTokens: options.microBatchTokens ?? null,
+    checkpointActivations: options.checkpointActivations ?? true,
     measureEvery,
     startupCheck: { trajectories: 8, tolerance: 0, ...options.startupCheck },
     maxSkippedUpdates,

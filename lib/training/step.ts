@@ -178,5 +178,6 @@ function updateOptions(context: StepContext, distill: DistillTerm | undefined): 
     learningRate,
     optimizer,
     microBatchTokens: context.settings.microBatchTokens ?? undefined,
+    checkpointActivations: context.settings.checkpointActivations,
   };
 }

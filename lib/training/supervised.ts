@@ -45,6 +45,8 @@ export interface SupervisedOptions extends AbortOptions {
    * gradient do not depend on it beyond rounding. Default: the engine's.
    */
   microBatchTokens?: number;
+  /** Keep one tensor per layer and compute the rest again: less memory, a third more time. Default true. */
+  checkpointActivations?: boolean;
   /** Updates in a row that a gradient that is not finite may cost; one more ends the run. Default 3. */
   maxSkippedUpdates?: number;
 }
@@ -102,6 +104,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
   /** Runs the steps. @throws {@link HindsearchError} `ABORTED`, `NON_FINITE`, `INVALID_ARGUMENT` for a bad example. */
   async *[Symbol.asyncIterator](): AsyncGenerator<SupervisedStepResult, void> {
     const { policy, steps, startStep = 0, signal, microBatchTokens, maxSkippedUpdates = 3 } = this.#options;
+    const { checkpointActivations = true } = this.#options;
     let skippedInARow = 0;
     for (let step = startStep; step < steps; step++) {
       throwIfAborted(signal);
@@ -111,7 +114,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
       const { crossEntropy: loss } = await policy.forwardBackward(
         batch,
         { crossEntropy: {} },
-        { ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal },
+        { checkpointActivations, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal },
       );
       const { gradientNorm, skipped } = await policy.step({ ...this.#options.optimizer, learningRate });
       skippedInARow = skipped ? skippedInARow + 1 : 0;

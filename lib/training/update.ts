@@ -30,6 +30,8 @@ export interface UpdateOptions extends AbortOptions {
   optimizer: Omit<StepOptions, "learningRate">;
   /** Memory of one pass against its speed. */
   microBatchTokens: number | undefined;
+  /** Less memory for a third more time. */
+  checkpointActivations: boolean;
 }
 
 /** What the engine found of a mini-batch; see {@link ObjectiveResult}. */
@@ -100,11 +102,12 @@ async function addGradients(
   samples: readonly TrainingSample[],
   totals: BatchTotals,
   objective: Objective,
-  { tokenScope, temperature, microBatchTokens, signal }: UpdateOptions,
+  { tokenScope, temperature, microBatchTokens, checkpointActivations, signal }: UpdateOptions,
 ): Promise<ObjectiveTerms> {
   const pass = {
     temperature,
     totals,
+    checkpointActivations,
     ...(microBatchTokens === undefined ? {} : { microBatchTokens }),
     signal,
   };

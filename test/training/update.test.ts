@@ -43,6 +43,7 @@ describe("updatePolicy", () => {
     learningRate: { kind: "constant", learningRate: 1e-3 },
     optimizer: {},
     microBatchTokens: undefined,
+    checkpointActivations: true,
   } as const;
   const written = () => sampleOf({ tokens: Int32Array.of(9, 10, 11, 12, 13, 14, 15) });
 

@@ -14,11 +14,6 @@ namespace {
   throw Error(code::kInvalidArgument, std::string(call) + ": " + message);
 }
 
-std::int64_t length(const PackedSequences& sequences, std::int64_t b) {
-  const auto i = static_cast<std::size_t>(b);
-  return sequences.offsets[i + 1] - sequences.offsets[i];
-}
-
 }  // namespace
 
 void check_token(Token token, const ModelConfig& config, const char* call, std::int64_t sequence,
@@ -55,32 +50,31 @@ void validate(const PackedSequences& sequences, const ModelConfig& config, const
   }
 }
 
-std::vector<SequenceRange> micro_batches(const PackedSequences& sequences, std::int64_t tokens) {
+std::vector<std::span<const Prefix>> micro_batches(std::span<const Prefix> prefixes,
+                                                   std::int64_t tokens) {
   if (tokens < 1 || tokens > std::numeric_limits<std::int32_t>::max()) {
     refuse("micro_batch_tokens", "is " + std::to_string(tokens) + ", expected 1 to 2147483647");
   }
-  std::vector<SequenceRange> ranges;
-  const auto count = static_cast<std::int64_t>(sequences.offsets.size()) - 1;
-  for (std::int64_t b = 0, filled = 0; b < count; ++b) {
-    if (ranges.empty() || filled + length(sequences, b) > tokens) {
-      ranges.push_back({b, b});
+  std::vector<std::span<const Prefix>> parts;
+  std::size_t begin = 0;
+  std::int64_t filled = 0;
+  for (std::size_t i = 0; i < prefixes.size(); ++i) {
+    if (i > begin && filled + prefixes[i].rows > tokens) {
+      parts.push_back(prefixes.subspan(begin, i - begin));
+      begin = i;
       filled = 0;
     }
-    ranges.back().end = b + 1;
-    filled += length(sequences, b);
+    filled += prefixes[i].rows;
   }
-  return ranges;
+  if (begin < prefixes.size()) parts.push_back(prefixes.subspan(begin));
+  return parts;
 }
 
-Batch::Batch(const PackedSequences& packed, SequenceRange packed_range, RowsWanted wanted)
-    : range(packed_range) {
+Batch::Batch(const PackedSequences& packed, std::span<const Prefix> batch_prefixes)
+    : prefixes(batch_prefixes) {
   std::int64_t page_count = 0;
-  for (std::int64_t b = range.begin; b < range.end; ++b) {
-    const auto n =
-        static_cast<std::int32_t>(length(packed, b) - (wanted == RowsWanted::all ? 0 : 1));
+  for (const auto& [b, n] : prefixes) {
     const auto first = packed.tokens.begin() + packed.offsets[static_cast<std::size_t>(b)];
-    first_rows_.push_back(rows());
-    if (n == 0) continue;
     sequences.push_back({rows(), n, 0, nullptr});
     tokens.insert(tokens.end(), first, first + n);
     for (std::int32_t p = 0; p < n; ++p) positions.push_back(p);
@@ -94,10 +88,6 @@ Batch::Batch(const PackedSequences& packed, SequenceRange packed_range, RowsWant
     sequence.pages = next;
     next += (sequence.rows + kPageTokens - 1) / kPageTokens;
   }
-}
-
-std::int64_t Batch::row_of(std::int64_t sequence, std::int64_t position) const {
-  return first_rows_[static_cast<std::size_t>(sequence - range.begin)] + position;
 }
 
 }  // namespace hindsearch

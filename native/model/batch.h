@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
 #include "native/backend/backend.h"
@@ -23,36 +23,34 @@ void validate(const PackedSequences& sequences, const ModelConfig& config, const
 void check_token(Token token, const ModelConfig& config, const char* call, std::int64_t sequence,
                  std::int64_t position);
 
-// Sequences [begin, end) of a packed batch.
-struct SequenceRange {
-  std::int64_t begin, end;
+// What a pass runs of a sequence: its first `rows` tokens, one or more. Rows behind the last one
+// whose prediction is looked at would be run for nothing.
+struct Prefix {
+  std::int64_t sequence;
+  std::int32_t rows;
 };
-// Whole sequences in order, together at most `tokens` tokens; a longer one goes alone.
-std::vector<SequenceRange> micro_batches(const PackedSequences& sequences, std::int64_t tokens);
-
-// What a row's output is wanted for. The last token of a sequence predicts nothing, so scoring and
-// training leave its row out.
-enum class RowsWanted { all, all_but_last };
+// Prefixes in order, together at most `tokens` rows; a longer one goes alone.
+std::vector<std::span<const Prefix>> micro_batches(std::span<const Prefix> prefixes,
+                                                   std::int64_t tokens);
 
 // The rows of one micro-batch: tokens, positions, and pages for the keys and values of one layer.
 class Batch {
  public:
-  Batch(const PackedSequences& sequences, SequenceRange range, RowsWanted wanted);
+  Batch(const PackedSequences& packed, std::span<const Prefix> prefixes);
+  Batch(const Batch&) = delete;  // sequences point into it
+  Batch& operator=(const Batch&) = delete;
 
   std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int32_t page_count() const { return static_cast<std::int32_t>(pages_.size()); }
   std::int32_t longest() const { return longest_; }
-  // Row that holds token t of the packed batch.
-  std::int64_t row_of(std::int64_t sequence, std::int64_t position) const;
 
-  SequenceRange range;
+  std::span<const Prefix> prefixes;
   std::vector<Token> tokens;
   std::vector<std::int32_t> positions;
-  std::vector<SequenceRows> sequences;  // those that have rows
+  std::vector<SequenceRows> sequences;  // sequences[i] are the rows of prefixes[i]
 
  private:
   std::vector<std::int32_t> pages_;
-  std::vector<std::int64_t> first_rows_;  // per sequence of the range
   std::int32_t longest_ = 0;
 };
 

@@ -63,7 +63,7 @@ bool head_backward(const Network& network, const float* x, const ScoredRows& sco
   slab.add(hidden, n * width);
   slab.add(inv_rms, n);
   slab.add(d_hidden, n * width);
-  slab.add(d_gathered, n * width);  // zero, as rms_norm_backward adds
+  slab.add(d_gathered, n * width);
   slab.add(sums, n);
   slab.add(d_log_probs, n);
   slab.allocate(backend);
@@ -74,6 +74,7 @@ bool head_backward(const Network& network, const float* x, const ScoredRows& sco
   backend.head_backward(hidden, n, *network.weights.head, network.weight(network.layout.head()),
                         temperature, active.targets.data(), sums, d_log_probs, d_hidden,
                         gradients + network.layout.head());
+  backend.zero(d_gathered, n * width);  // rms_norm_backward adds
   backend.rms_norm_backward(rows_view(static_cast<const float*>(gathered), n, width), inv_rms,
                             network.weight(network.layout.final_norm()),
                             rows_view(static_cast<const float*>(d_hidden), n, width),

@@ -21,11 +21,6 @@ struct ScoredRows {
   }
 };
 
-// Where a token lies: in sequence `sequence` at `position`, in the packed batch at `token`.
-struct SequenceToken {
-  std::int64_t sequence, position, token;
-};
-
 struct HeadScores {
   std::vector<float> log_probs;  // of the targets
   std::vector<float> log_sums;   // of logits / temperature, for backward

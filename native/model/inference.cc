@@ -2,38 +2,13 @@
 #include <algorithm>
 #include <string>
 
+#include "native/model/inference_pass.h"
 #include "native/model/model.h"
+#include "native/model/scored_tokens.h"
 #include "native/model/state.h"
 
 namespace hindsearch {
 namespace {
-
-// Output [R, C] of the last layer for the rows of a micro-batch.
-class InferencePass {
- public:
-  InferencePass(const Network& network, const Batch& batch, const char* call,
-                const CancelFlag* cancel) {
-    const ModelConfig& config = network.config;
-    float* pages;
-    slab_.add(x_, batch.rows() * config.hidden);
-    slab_.add(pages, KvPages{nullptr, 1, config.kv_heads, config.head_dim}.page_floats() *
-                         batch.page_count());
-    slab_.allocate(network.backend);
-    LayerTape tape(network, batch.rows(), LayerTape::Purpose::inference);
-    const PassRows pass{batch.tokens, batch.positions, batch.sequences,
-                        KvPages{pages, 1, config.kv_heads, config.head_dim}};
-    embed_forward(network, pass, x_);
-    for (std::int32_t l = 0; l < config.layers; ++l) {
-      check_cancelled(cancel, call);
-      layer_forward(network, pass, l, x_, x_, tape);
-    }
-  }
-  const float* x() const { return x_; }
-
- private:
-  float* x_ = nullptr;
-  Slab slab_;
-};
 
 void check_options(const ScoreOptions& options, const PackedSequences& packed) {
   check_temperature(options.temperature, "score");
@@ -102,26 +77,25 @@ ScoreResult Model::score(const PackedSequences& packed, const ScoreOptions& opti
   result.log_probs.resize(packed.tokens.size());
   if (options.entropy) result.entropies.resize(packed.tokens.size());
 
-  for (const SequenceRange& range : micro_batches(packed, options.micro_batch_tokens)) {
-    const Batch batch(packed, range, RowsWanted::all_but_last);
-    ScoredRows scored;
-    std::vector<SequenceToken> places;
-    for (std::int64_t b = range.begin; b < range.end; ++b) {
-      const std::int64_t offset = packed.offsets[static_cast<std::size_t>(b)];
-      const std::int64_t length = packed.offsets[static_cast<std::size_t>(b + 1)] - offset;
-      for (std::int64_t p = options.first[static_cast<std::size_t>(b)]; p < length; ++p) {
-        scored.add(batch.row_of(b, p - 1), packed.tokens[static_cast<std::size_t>(offset + p)]);
-        places.push_back({b, p, offset + p});
-      }
-    }
-    if (places.empty()) continue;
+  // Of the sequences with a token to score. The last token predicts nothing, so its row is left
+  // out.
+  std::vector<Prefix> prefixes;
+  for (std::size_t b = 0; b < options.first.size(); ++b) {
+    const std::int64_t length = packed.offsets[b + 1] - packed.offsets[b];
+    if (options.first[b] == length) continue;
+    prefixes.push_back({static_cast<std::int64_t>(b), static_cast<std::int32_t>(length - 1)});
+  }
+  for (const std::span<const Prefix> part : micro_batches(prefixes, options.micro_batch_tokens)) {
+    const Batch batch(packed, part);
+    const ScoredTokens scored(packed, batch, [&](const SequenceToken& place) {
+      return place.position >= options.first[static_cast<std::size_t>(place.sequence)];
+    });
     const Network network = s.network(batch.longest());
     const InferencePass pass(network, batch, "score", cancel);
     const HeadScores scores =
-        head_forward(network, pass.x(), scored, options.temperature, options.entropy);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      check_log_prob(scores.log_probs[i], "score", places[i].sequence, places[i].position);
-      const auto t = static_cast<std::size_t>(places[i].token);
+        score_tokens(network, pass.x(), scored, options.temperature, options.entropy, "score");
+    for (std::size_t i = 0; i < scored.places.size(); ++i) {
+      const auto t = static_cast<std::size_t>(scored.places[i].token);
       result.log_probs[t] = scores.log_probs[i];
       if (options.entropy) result.entropies[t] = scores.entropies[i];
     }
@@ -134,8 +108,12 @@ std::vector<float> Model::logits(const PackedSequences& packed) {
   validate(packed, s.config, "logits");
   const std::int64_t rows = static_cast<std::int64_t>(packed.tokens.size());
   if (rows == 0) return {};
-  const Batch batch(packed, {0, static_cast<std::int64_t>(packed.offsets.size()) - 1},
-                    RowsWanted::all);
+  std::vector<Prefix> prefixes;
+  for (std::size_t b = 0; b + 1 < packed.offsets.size(); ++b) {
+    prefixes.push_back({static_cast<std::int64_t>(b),
+                        static_cast<std::int32_t>(packed.offsets[b + 1] - packed.offsets[b])});
+  }
+  const Batch batch(packed, prefixes);
   const Network network = s.network(batch.longest());
   const InferencePass pass(network, batch, "logits", nullptr);
   std::vector<Token> all(static_cast<std::size_t>(rows));

@@ -52,16 +52,6 @@ void check_temperature(float temperature, const char* call) {
                                           std::to_string(temperature) + ", expected more than 0");
 }
 
-void check_log_prob(float log_prob, const char* call, std::int64_t sequence,
-                    std::int64_t position) {
-  if (std::isfinite(log_prob)) return;
-  throw Error(code::kNonFinite,
-              std::string(call) + ": the log-prob of the token at sequence " +
-                  std::to_string(sequence) + ", position " + std::to_string(position) + " is " +
-                  std::to_string(log_prob) +
-                  "; weights have become infinite or NaN, or overflow in the pass");
-}
-
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
 

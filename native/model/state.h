@@ -51,7 +51,5 @@ struct Model::State {
 
 // Throws Error(INVALID_ARGUMENT) unless it is finite and above 0.
 void check_temperature(float temperature, const char* call);
-// Throws Error(NON_FINITE) naming the place unless it is finite.
-void check_log_prob(float log_prob, const char* call, std::int64_t sequence, std::int64_t position);
 
 }  // namespace hindsearch

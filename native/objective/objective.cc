@@ -114,6 +114,11 @@ std::vector<double> cross_entropy_weights(const Objective& o) {
   return weights;
 }
 
+// Whether the term with these per-token weights looks at token i; they are empty where it is off.
+bool looks(const std::vector<double>& weights, std::size_t i) {
+  return !weights.empty() && weights[i] != 0;
+}
+
 }  // namespace
 
 ObjectiveSum::ObjectiveSum(const Objective& objective, std::span<const std::int64_t> offsets)
@@ -130,25 +135,32 @@ ObjectiveSum::ObjectiveSum(const Objective& objective, std::span<const std::int6
 
 bool ObjectiveSum::scored(std::int64_t t) const {
   const auto i = static_cast<std::size_t>(t);
-  return (!policy_weights_.empty() && policy_weights_[i] != 0) ||
-         (!distill_weights_.empty() && distill_weights_[i] != 0) ||
-         (!cross_entropy_weights_.empty() && cross_entropy_weights_[i] != 0);
+  return looks(policy_weights_, i) || looks(distill_weights_, i) ||
+         looks(cross_entropy_weights_, i);
+}
+
+bool ObjectiveSum::has_gradient(std::int64_t t) const {
+  const auto i = static_cast<std::size_t>(t);
+  const bool policy =
+      objective_.policy.weight != 0 && looks(policy_weights_, i) && objective_.advantages[i] != 0;
+  const bool kl = objective_.kl.weight != 0 && looks(policy_weights_, i);
+  return policy || kl || looks(distill_weights_, i) || looks(cross_entropy_weights_, i);
 }
 
 double ObjectiveSum::add(std::int64_t t, float log_prob) {
   const auto i = static_cast<std::size_t>(t);
   double gradient = 0;
-  if (!policy_weights_.empty() && policy_weights_[i] != 0) {
+  if (looks(policy_weights_, i)) {
     sum_.policy_tokens += 1;
     if (objective_.policy.weight != 0)
       gradient += objective_.policy.weight * add_policy(t, log_prob);
     if (objective_.kl.weight != 0) gradient += objective_.kl.weight * add_kl(t, log_prob);
   }
-  if (!distill_weights_.empty() && distill_weights_[i] != 0) {
+  if (looks(distill_weights_, i)) {
     sum_.distill_tokens += 1;
     gradient += objective_.distill.weight * add_distill(t, log_prob);
   }
-  if (!cross_entropy_weights_.empty() && cross_entropy_weights_[i] != 0) {
+  if (looks(cross_entropy_weights_, i)) {
     sum_.cross_entropy -= cross_entropy_weights_[i] * log_prob;
     gradient -= objective_.cross_entropy.weight * cross_entropy_weights_[i];
   }

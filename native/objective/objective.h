@@ -122,8 +122,8 @@ struct ObjectiveResult {
 // distilled tokens that the policy did not write, non-finite inputs in a mask.
 void validate(const Objective&, std::span<const std::int64_t> offsets);
 
-// Evaluates an objective over one batch. `add` is called once for every scored token, in order;
-// the sums do not depend on anything else.
+// Evaluates an objective over one batch. `add` is called once for every scored token; the sums
+// depend on nothing but the order of the calls.
 class ObjectiveSum {
  public:
   // Validates. Keeps a reference to the objective.
@@ -132,6 +132,8 @@ class ObjectiveSum {
 
   // Whether some term that is on looks at token t.
   bool scored(std::int64_t t) const;
+  // Whether dL/dlogprob of token t can be anything but 0, whatever its log-prob.
+  bool has_gradient(std::int64_t t) const;
   // Adds the terms of token t and returns dL/dlogprob.
   double add(std::int64_t t, float log_prob);
   // The result, without log_probs.

@@ -90,11 +90,22 @@ TEST(nan_names_sequence_and_position) {
   CHECK(trained.find("sequence 1, position 2") != std::string::npos);
   CHECK(scored.find("sequence 1, position 2") != std::string::npos);
   CHECK_EQ(m->gradient_norm(), 0.0);  // those of before as well
-  // Where no mask looks it is no error, but the gradient of its row is 0 * NaN: the step is
-  // skipped.
+  // Behind the last token that a mask looks at, no row is run.
   task.objective.weights[8] = 0;
   CHECK(std::isfinite(m->forward_backward(task.packed, task.objective, {}).loss));
-  CHECK(m->step(testing::fast_options()).skipped);
+  CHECK(!m->step(testing::fast_options()).skipped);
+}
+
+TEST(a_refused_call_keeps_the_gradients_of_before) {
+  const auto m = testing::full_model();
+  const testing::RoteTask task;
+  m->forward_backward(task.packed, task.objective, {});
+  const double norm = m->gradient_norm();
+  CHECK(norm > 0);
+  TrainOptions options;
+  options.micro_batch_tokens = 0;
+  CHECK_ERROR(code::kInvalidArgument, m->forward_backward(task.packed, task.objective, options));
+  CHECK_EQ(m->gradient_norm(), norm);
 }
 
 TEST(cancelled_calls_leave_no_gradient) {

@@ -64,8 +64,8 @@ export class HindsearchError extends Error {
 
   /**
    * Gives an error of the native engine its class. An error that carries one of our codes becomes a
-   * `HindsearchError` with the original as `cause`; anything else comes back unchanged, so that the
-   * `TypeError` of a wrong argument type and the errors of user callbacks keep their identity.
+   * `HindsearchError` with the original as `cause`; anything else comes back unchanged, so that a
+   * `TypeError` of the language and the errors of user callbacks keep their identity.
    *
    * @param error - What was thrown.
    * @internal

@@ -12,32 +12,53 @@ export interface Cancellation {
   cancel(): void;
 }
 
-/** Sizes and switches of a decoder, parsed from a Hugging Face `config.json` by `lib/policy`. */
+/** Sizes and switches of a decoder. */
 export interface NativeModelConfig {
+  /** Width of the hidden states. */
   hidden: number;
+  /** Decoder layers. */
   layers: number;
+  /** Query heads. */
   heads: number;
+  /** Key and value heads; divides `heads`. */
   kvHeads: number;
+  /** Width of a head, even. */
   headDim: number;
+  /** Width of the feed-forward layers. */
   intermediate: number;
+  /** Rows of the embedding. */
   vocabulary: number;
   /** Ids the tokenizer knows; embedding rows beyond do not exist for sampling and scoring. */
   tokenLimit: number;
+  /** Tokens of the longest sequence. */
   maxPositions: number;
+  /** Added to the mean square in RMSNorm. */
   rmsEpsilon: number;
+  /** Base of the rotary embedding. */
   ropeTheta: number;
+  /** Frequency scaling of Llama 3; `null` for none. */
   ropeScaling: null | {
+    /** How much longer sequences become. */
     factor: number;
+    /** Wave lengths above `originalPositions` divided by this are scaled in full. */
     lowFrequencyFactor: number;
+    /** Those below `originalPositions` divided by this are left alone. */
     highFrequencyFactor: number;
+    /** Positions of the training before. */
     originalPositions: number;
   };
+  /** Whether the output head is the input embedding. */
   tied: boolean;
+  /** Whether queries, keys and values have a bias (Qwen2). */
   qkvBias: boolean;
+  /** Whether every head of queries and keys is normalised (Qwen3). */
   qkNorm: boolean;
 }
 
+/** What matrix products are computed in; sums are float32 in both. */
 export type ComputeType = "f32" | "bf16";
+
+/** What numbers are stored as in a file. */
 export type StorageType = "f32" | "f16" | "bf16";
 
 /** Where one tensor's bytes lie. */
@@ -244,6 +265,7 @@ export interface SegmentResult {
   error?: string;
 }
 
+/** Counters of a decoder, and what its sequences are doing. */
 export interface DecoderStats {
   /** Tokens of prompts and extensions run through the model. */
   promptTokens: number;
@@ -251,12 +273,15 @@ export interface DecoderStats {
   sharedTokens: number;
   /** Tokens run again: the weights changed, or a segment without new text needed the last one's logits. */
   repeatedTokens: number;
+  /** Tokens written. */
   generatedTokens: number;
   /** Passes through the model. */
   steps: number;
-  /** Cache pages of 16 tokens held by some sequence now, at most so far, and altogether. */
+  /** Cache pages, of 16 tokens, that some sequence holds. */
   pagesUsed: number;
+  /** The most so far. */
   pagesPeak: number;
+  /** All there are. */
   pagesTotal: number;
   /** Sequences in the batch. */
   running: number;

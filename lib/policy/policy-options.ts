@@ -1,5 +1,5 @@
 import type { AbortOptions } from "../abort.js";
-import type { NativeObjectiveResult, StorageType } from "../native/addon.js";
+import type { StorageType } from "../native/addon.js";
 import type { BatchTotals, Tokens } from "./batch.js";
 import type { JsonObject } from "./json-file.js";
 import type { Policy } from "./policy.js";
@@ -78,11 +78,38 @@ export interface ForwardBackwardOptions extends AbortOptions {
   totals?: BatchTotals;
 }
 
-/**
- * What {@link Policy.forwardBackward} found. Losses are before their weights, but `loss`; fractions are of the policy
- * tokens of this call.
- */
-export interface ObjectiveResult extends Omit<NativeObjectiveResult, "logProbs"> {
+/** What {@link Policy.forwardBackward} found. Losses of the terms are before their weights. */
+export interface ObjectiveResult {
+  /** The sum of all terms, each times its weight. */
+  loss: number;
+  /** The clipped policy gradient. */
+  policyLoss: number;
+  /** Value of the KL estimator, aggregated like the policy term. */
+  klLoss: number;
+  /** The HindSearch term. */
+  distillLoss: number;
+  /** Token cross-entropy. */
+  crossEntropy: number;
+  /** Policy tokens of this call, whatever the totals say. */
+  policyTokens: number;
+  /** Distilled tokens of this call. */
+  distillTokens: number;
+  /** Share of the policy tokens with A < 0 and a ratio below `1 - clipLow`. */
+  clipFractionLow: number;
+  /** Share of the policy tokens with A > 0 and a ratio above `1 + clipHigh`. */
+  clipFractionHigh: number;
+  /** Share of the policy tokens that the dual clip bounds. */
+  dualClipFraction: number;
+  /** Mean of the ratio to the old log-probs. */
+  ratioMean: number;
+  /** Its maximum. */
+  ratioMax: number;
+  /** Largest difference between log-prob and old log-prob. */
+  logRatioMaxAbs: number;
+  /** Tokens whose log ratio was beyond +-20. */
+  ratioClamped: number;
+  /** Tokens whose `k3` was continued by its tangent or cut off. */
+  klClamped: number;
   /** Per sequence the log-probs of its tokens, 0 where no term looks. */
   logProbs: Float32Array[];
 }

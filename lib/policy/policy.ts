@@ -72,7 +72,7 @@ export class Policy implements Disposable {
    *
    * @param folder - Untrusted, but for its chat template; see {@link loadTokenizer}.
    * @throws {@link HindsearchError} `UNSUPPORTED_MODEL`, `INVALID_CHECKPOINT`, `IO`, `OUT_OF_MEMORY`, `ABORTED`, or
-   * what {@link loadAddon} throws.
+   * `ADDON_NOT_FOUND` or `ADDON_LOAD_FAILED`.
    */
   static async load(folder: string, { compute, signal }: LoadOptions = {}): Promise<Policy> {
     const addon = loadAddon();
@@ -92,7 +92,7 @@ export class Policy implements Disposable {
    * Makes a model with random weights: matrices normal, norms 1, biases 0.
    *
    * @throws {@link HindsearchError} `UNSUPPORTED_MODEL` or `INVALID_CHECKPOINT` for what config or tokenizer say,
-   * `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, or what {@link loadAddon} throws.
+   * `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `ADDON_NOT_FOUND` or `ADDON_LOAD_FAILED`.
    */
   static async initialize(options: InitializeOptions): Promise<Policy> {
     const { tokenizer: tokenizerFiles, seed = 0n, compute } = options;

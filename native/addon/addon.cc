@@ -19,7 +19,9 @@ namespace hindsearch {
 namespace {
 
 // () => number
-Napi::Value threads(const Napi::CallbackInfo& info) { return Napi::Number::New(info.Env(), thread_count()); }
+Napi::Value threads(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), thread_count());
+}
 
 // (count) => void
 Napi::Value set_threads(const Napi::CallbackInfo& info) {
@@ -28,14 +30,15 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 }
 
 // () => Cancellation
-Napi::Value create_cancellation(const Napi::CallbackInfo& info) { return Cancellation::create(info.Env()); }
+Napi::Value create_cancellation(const Napi::CallbackInfo& info) {
+  return Cancellation::create(info.Env());
+}
 
 // (logits, sampling) => Float32Array
 Napi::Value filter(const Napi::CallbackInfo& info) {
-  const Argument argument(info[0], "logits");
-  const std::vector<float> logits = argument.float32_array();
+  const std::vector<float> logits = Argument(info[0], "logits").float32_array();
   const Sampling sampling = read_sampling(Argument(info[1], "sampling"));
-  if (logits.empty()) argument.refuse("at least one logit");
+  if (logits.empty()) throw Error(code::kInvalidArgument, "logits must hold at least one number.");
   const std::vector<float> probabilities =
       filter_probabilities(logits.data(), static_cast<std::int64_t>(logits.size()), sampling);
   if (std::isnan(probabilities.front())) {

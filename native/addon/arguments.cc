@@ -13,32 +13,52 @@ constexpr std::size_t kShownCharacters = 40;
 
 const char* typed_array_name(napi_typedarray_type type) {
   switch (type) {
-    case napi_int8_array: return "an Int8Array";
-    case napi_uint8_array: return "a Uint8Array";
-    case napi_uint8_clamped_array: return "a Uint8ClampedArray";
-    case napi_int16_array: return "an Int16Array";
-    case napi_uint16_array: return "a Uint16Array";
-    case napi_int32_array: return "an Int32Array";
-    case napi_uint32_array: return "a Uint32Array";
-    case napi_float32_array: return "a Float32Array";
-    case napi_float64_array: return "a Float64Array";
-    case napi_bigint64_array: return "a BigInt64Array";
-    case napi_biguint64_array: return "a BigUint64Array";
-    default: return "a typed array";
+    case napi_int8_array:
+      return "an Int8Array";
+    case napi_uint8_array:
+      return "a Uint8Array";
+    case napi_uint8_clamped_array:
+      return "a Uint8ClampedArray";
+    case napi_int16_array:
+      return "an Int16Array";
+    case napi_uint16_array:
+      return "a Uint16Array";
+    case napi_int32_array:
+      return "an Int32Array";
+    case napi_uint32_array:
+      return "a Uint32Array";
+    case napi_float32_array:
+      return "a Float32Array";
+    case napi_float64_array:
+      return "a Float64Array";
+    case napi_bigint64_array:
+      return "a BigInt64Array";
+    case napi_biguint64_array:
+      return "a BigUint64Array";
+    default:
+      return "a typed array";
   }
 }
 
 // What a value is, without running any code of the user's (no toString, no getters).
 std::string describe(Napi::Value value) {
   switch (value.Type()) {
-    case napi_undefined: return "undefined";
-    case napi_null: return "null";
-    case napi_boolean: return value.As<Napi::Boolean>().Value() ? "true" : "false";
-    case napi_number: return to_text(value.As<Napi::Number>().DoubleValue());
-    case napi_bigint: return "a BigInt";
-    case napi_symbol: return "a symbol";
-    case napi_function: return "a function";
-    case napi_external: return "an external value";
+    case napi_undefined:
+      return "undefined";
+    case napi_null:
+      return "null";
+    case napi_boolean:
+      return value.As<Napi::Boolean>().Value() ? "true" : "false";
+    case napi_number:
+      return to_text(value.As<Napi::Number>().DoubleValue());
+    case napi_bigint:
+      return "a BigInt";
+    case napi_symbol:
+      return "a symbol";
+    case napi_function:
+      return "a function";
+    case napi_external:
+      return "an external value";
     case napi_string: {
       // Cut in UTF-16, where a cut cannot make the text invalid beyond one replaced character.
       std::u16string text = value.As<Napi::String>().Utf16Value();
@@ -46,7 +66,8 @@ std::string describe(Napi::Value value) {
       if (cut) text.resize(kShownCharacters);
       return '"' + Napi::String::New(value.Env(), text).Utf8Value() + (cut ? "…\"" : "\"");
     }
-    case napi_object: break;
+    case napi_object:
+      break;
   }
   if (value.IsTypedArray()) return typed_array_name(value.As<Napi::TypedArray>().TypedArrayType());
   if (value.IsArray()) return "an Array";
@@ -59,8 +80,8 @@ std::string to_text(double number) {
   if (std::isnan(number)) return "NaN";
   if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
   char text[32];
-  std::snprintf(text, sizeof text, std::fabs(number) < 1e15 && number == std::floor(number) ? "%.0f" : "%.9g",
-                number);
+  std::snprintf(text, sizeof text,
+                std::fabs(number) < 1e15 && number == std::floor(number) ? "%.0f" : "%.9g", number);
   return text;
 }
 
@@ -69,7 +90,8 @@ Argument::Argument(Napi::Value value, std::string name) : value_(value), name_(s
 bool Argument::given() const { return !value_.IsUndefined() && !value_.IsNull(); }
 
 void Argument::refuse(const std::string& expected) const {
-  throw Error(code::kInvalidArgument, name_ + " must be " + expected + ", not " + describe(value_) + ".");
+  throw Error(code::kInvalidArgument,
+              name_ + " must be " + expected + ", not " + describe(value_) + ".");
 }
 
 Argument Argument::operator[](const char* key) const {
@@ -133,12 +155,14 @@ std::string Argument::path() const {
 
 template <class Element>
 std::vector<Element> Argument::typed_array(napi_typedarray_type type, const char* expected) const {
-  if (!value_.IsTypedArray() || value_.As<Napi::TypedArray>().TypedArrayType() != type) refuse(expected);
-  // Length and address are asked for in one call and used before JavaScript can run. A detached array
-  // has length 0.
+  if (!value_.IsTypedArray() || value_.As<Napi::TypedArray>().TypedArrayType() != type)
+    refuse(expected);
+  // Length and address are asked for in one call and used before JavaScript can run. A detached
+  // array has length 0.
   const auto array = value_.As<Napi::TypedArrayOf<Element>>();
   std::vector<Element> elements(array.ElementLength());
-  if (!elements.empty()) std::memcpy(elements.data(), array.Data(), elements.size() * sizeof(Element));
+  if (!elements.empty())
+    std::memcpy(elements.data(), array.Data(), elements.size() * sizeof(Element));
   return elements;
 }
 
@@ -160,7 +184,10 @@ std::size_t Argument::choice_index(const std::vector<std::string_view>& words) c
   std::string expected;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (word == words[i]) return i;
-    expected += (i == 0 ? "\"" : i + 1 == words.size() ? " or \"" : ", \"") + std::string(words[i]) + '"';
+    expected += (i == 0                  ? "\""
+                 : i + 1 == words.size() ? " or \""
+                                         : ", \"") +
+                std::string(words[i]) + '"';
   }
   refuse(expected);
 }

@@ -12,8 +12,8 @@
 namespace hindsearch {
 
 // A value and the name the user knows it by. Every conversion copies, at once and on the JavaScript
-// thread, because JavaScript may detach or overwrite an array whenever it runs again; every failure is
-// Error(INVALID_ARGUMENT) with name, expectation and what was found.
+// thread, because JavaScript may detach or overwrite an array whenever it runs again; every failure
+// is Error(INVALID_ARGUMENT) with name, expectation and what was found.
 class Argument {
  public:
   Argument(Napi::Value value, std::string name);

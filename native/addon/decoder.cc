@@ -15,13 +15,20 @@ namespace {
 
 const char* reason_name(FinishReason reason) {
   switch (reason) {
-    case FinishReason::ready: return "ready";
-    case FinishReason::stop: return "stop";
-    case FinishReason::end_token: return "endToken";
-    case FinishReason::length: return "length";
-    case FinishReason::context: return "context";
-    case FinishReason::cancelled: return "cancelled";
-    case FinishReason::failed: return "failed";
+    case FinishReason::ready:
+      return "ready";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::end_token:
+      return "endToken";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::context:
+      return "context";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::failed:
+      return "failed";
   }
   return "failed";
 }
@@ -82,7 +89,8 @@ JsDecoder::JsDecoder(Napi::Env env, std::shared_ptr<DecoderSession> session, Tok
 }
 
 DecoderSession& JsDecoder::session() const {
-  if (!session_) throw Error(code::kDisposed, "The decoder has been disposed of. Create another one.");
+  if (!session_)
+    throw Error(code::kDisposed, "The decoder has been disposed of. Create another one.");
   return *session_;
 }
 
@@ -97,7 +105,8 @@ Napi::Value JsDecoder::submit(const Napi::CallbackInfo& info) {
   const Argument prompt(info[0], "prompt");
   std::vector<Token> tokens = prompt.int32_array();
   if (tokens.empty()) {
-    throw Error(code::kInvalidArgument, "submit: prompt has no token; there is nothing to go on from.");
+    throw Error(code::kInvalidArgument,
+                "submit: prompt has no token; there is nothing to go on from.");
   }
   check_tokens("submit", tokens, token_limit_);
   SegmentOptions options = read_segment_options(Argument(info[1], "options"));
@@ -111,9 +120,10 @@ Napi::Value JsDecoder::submit(const Napi::CallbackInfo& info) {
   DecoderSession& session = this->session();
   const std::int64_t number = ++last_number_;
   session.post(
-      [number, tokens = std::move(tokens), options = std::move(options), key,
-       reserve](DecoderSession& session, Decoder& decoder) {
-        session.bind(number, decoder.submit(tokens, options, key, static_cast<std::int32_t>(reserve)));
+      [number, tokens = std::move(tokens), options = std::move(options), key, reserve](
+          DecoderSession& session, Decoder& decoder) {
+        session.bind(number,
+                     decoder.submit(tokens, options, key, static_cast<std::int32_t>(reserve)));
       },
       {number});
   sequences_[number] = Sequence{true, size, size, reserve};
@@ -138,8 +148,8 @@ Napi::Value JsDecoder::fork(const Napi::CallbackInfo& info) {
   std::vector<std::int64_t> numbers;
   for (std::size_t i = 0; i < keys.size(); ++i) numbers.push_back(++last_number_);
   session.post(
-      [parent, numbers, keys, options = std::move(options),
-       reserve](DecoderSession& session, Decoder& decoder) {
+      [parent, numbers, keys, options = std::move(options), reserve](DecoderSession& session,
+                                                                     Decoder& decoder) {
         const std::vector<SequenceId> ids =
             decoder.fork(session.id(parent), keys, options, static_cast<std::int32_t>(reserve));
         for (std::size_t i = 0; i < ids.size(); ++i) session.bind(numbers[i], ids[i]);
@@ -170,13 +180,14 @@ Napi::Value JsDecoder::extend(const Napi::CallbackInfo& info) {
   const std::int64_t size = sequence.size + static_cast<std::int64_t>(tokens.size());
   if (size > sequence.reserve) {
     throw Error(code::kContextFull, "Sequence " + std::to_string(number) + " would hold " +
-                                        std::to_string(size) + " tokens; it was submitted with room for " +
+                                        std::to_string(size) +
+                                        " tokens; it was submitted with room for " +
                                         std::to_string(sequence.reserve) + ". Shorten the text.");
   }
-  session.post(
-      [number, tokens = std::move(tokens), options = std::move(options)](
-          DecoderSession& session, Decoder& decoder) { decoder.extend(session.id(number), tokens, options); },
-      {number});
+  session.post([number, tokens = std::move(tokens), options = std::move(options)](
+                   DecoderSession& session,
+                   Decoder& decoder) { decoder.extend(session.id(number), tokens, options); },
+               {number});
   sequence = Sequence{true, size, size, sequence.reserve};
   return info.Env().Undefined();
 }
@@ -213,7 +224,8 @@ Napi::Value JsDecoder::next(const Napi::CallbackInfo& info) {
   DecoderSession& session = this->session();
   Environment& environment = Environment::of(info.Env());
   if (const auto open = next_.lock(); open && environment.is_open(open)) {
-    throw Error(code::kInvalidArgument, "next() must not be called before its last promise is settled.");
+    throw Error(code::kInvalidArgument,
+                "next() must not be called before its last promise is settled.");
   }
   const auto call = std::make_shared<Next>(environment, *this);
   next_ = call;
@@ -297,7 +309,8 @@ Napi::Value create_decoder(const Napi::CallbackInfo& info) {
           },
           [token_limit = config.token_limit, limits](
               Napi::Env env, std::shared_ptr<DecoderSession> session) -> Napi::Value {
-            return wrap(env, std::make_unique<JsDecoder>(env, std::move(session), token_limit, limits));
+            return wrap(env,
+                        std::make_unique<JsDecoder>(env, std::move(session), token_limit, limits));
           });
 }
 

@@ -37,8 +37,8 @@ class JsDecoder {
  private:
   class Next;
 
-  // What the JavaScript thread knows of a sequence, so that wrong calls fail at once. It learns that
-  // one has stopped when it collects the result.
+  // What the JavaScript thread knows of a sequence, so that wrong calls fail at once. It learns
+  // that one has stopped when it collects the result.
   struct Sequence {
     bool decoding = false;
     std::int64_t size = 0;      // tokens, as far as collected

@@ -46,7 +46,8 @@ SegmentOptions read_segment_options(const Argument& argument) {
   for (const Argument& token : argument["endTokens"].elements()) {
     options.end_tokens.push_back(static_cast<Token>(token.integer(0, kMaxInt32)));
   }
-  options.max_new_tokens = static_cast<std::int32_t>(argument["maxNewTokens"].integer(0, kMaxInt32));
+  options.max_new_tokens =
+      static_cast<std::int32_t>(argument["maxNewTokens"].integer(0, kMaxInt32));
   return options;
 }
 

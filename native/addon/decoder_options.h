@@ -1,5 +1,5 @@
-// Arguments of the decoder's functions, as lib/native/addon.ts declares them. What depends on the model
-// is checked by native/rollout/decoder_arguments.h.
+// Arguments of the decoder's functions, as lib/native/addon.ts declares them. What depends on the
+// model is checked by native/rollout/decoder_arguments.h.
 #pragma once
 
 #include <vector>

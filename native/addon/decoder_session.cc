@@ -1,5 +1,7 @@
 #include "native/addon/decoder_session.h"
 
+#include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -7,7 +9,8 @@
 
 namespace hindsearch {
 
-DecoderSession::DecoderSession(const SharedModel& model, const DecoderOptions& options, TokenBytes tokens)
+DecoderSession::DecoderSession(const SharedModel& model, const DecoderOptions& options,
+                               TokenBytes tokens)
     : decoder_(std::make_unique<Decoder>(model.owner(), options, std::move(tokens))) {
   bytes_ = decoder_->bytes();
   stats_ = decoder_->stats();
@@ -21,8 +24,8 @@ bool DecoderSession::work() {
   try {
     more = decoder_->step(finished);
   } catch (...) {
-    // A step that throws changes nothing: next() reports it, and the call of next() after that tries
-    // once more.
+    // A step that throws changes nothing: next() reports it, and the call of next() after that
+    // tries once more.
     failure = std::current_exception();
   }
   for (SegmentResult& result : finished) result.sequence = numbers_.at(result.sequence);
@@ -118,10 +121,14 @@ std::shared_ptr<NextCall> DecoderSession::stop_waiting() {
   return std::exchange(waiting_, nullptr);
 }
 
-void DecoderSession::close() {
+void DecoderSession::close() noexcept {
   engine().remove_worker(this);
-  // Behind the commands still queued, which keep this session alive but must not compute any more.
-  engine().post([self = shared_from_this()] { self->decoder_.reset(); });
+  try {
+    // Behind the commands still queued, which keep this session alive for a while.
+    engine().post([self = shared_from_this()] { self->decoder_.reset(); });
+  } catch (const std::bad_alloc&) {
+    // Then it goes with its last owner.
+  }
 }
 
 DecoderStats DecoderSession::stats() const {

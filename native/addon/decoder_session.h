@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -52,7 +51,7 @@ class DecoderSession final : public Worker, public std::enable_shared_from_this<
   void wait(const std::shared_ptr<NextCall>& call);
   // The call that waits, which then waits no longer.
   std::shared_ptr<NextCall> stop_waiting();
-  void close();
+  void close() noexcept;
 
   DecoderStats stats() const;
   std::size_t bytes() const { return bytes_; }
@@ -72,9 +71,9 @@ class DecoderSession final : public Worker, public std::enable_shared_from_this<
   mutable std::mutex mutex_;
   std::vector<SegmentResult> finished_;  // at most one per sequence: each waits for the caller then
   std::shared_ptr<NextCall> waiting_;
-  std::int64_t posted_ = 0;           // commands that the engine has not come round to
-  bool stalled_ = true;               // the last step found nothing to do
-  std::exception_ptr failure_;        // of the last step, until somebody has heard of it
+  std::int64_t posted_ = 0;     // commands that the engine has not come round to
+  bool stalled_ = true;         // the last step found nothing to do
+  std::exception_ptr failure_;  // of the last step, until somebody has heard of it
   DecoderStats stats_;
 };
 

@@ -12,8 +12,8 @@ void Channel::post(std::shared_ptr<Call> call) {
   const std::lock_guard lock(mutex_);
   if (wake_ == nullptr) return;
   settled_.push_back(std::move(call));
-  // Under the mutex, so that close() cannot take the function away in between: Node frees it with the
-  // environment, whoever still holds it.
+  // Under the mutex, so that close() cannot take the function away in between: Node frees it with
+  // the environment, whoever still holds it.
   if (settled_.size() == 1) napi_call_threadsafe_function(wake_, nullptr, napi_tsfn_nonblocking);
 }
 
@@ -38,9 +38,9 @@ void Call::fail(std::exception_ptr failure) { failure_ = std::move(failure); }
 // --- Environment ---
 
 Environment::Environment(Napi::Env env) : env_(env) {
-  const napi_status status = napi_create_threadsafe_function(
-      env, nullptr, nullptr, Napi::String::New(env, "hindsearch"), 0, 1, nullptr, nullptr, this, on_wake,
-      &wake_);
+  const napi_status status =
+      napi_create_threadsafe_function(env, nullptr, nullptr, Napi::String::New(env, "hindsearch"),
+                                      0, 1, nullptr, nullptr, this, on_wake, &wake_);
   if (status != napi_ok) throw Napi::Error::New(env);
   napi_unref_threadsafe_function(env, wake_);
   channel_->wake_ = wake_;
@@ -64,8 +64,8 @@ void Environment::settle(const std::shared_ptr<Call>& call) {
       call->deferred_.Resolve(*value);
     }
   } catch (...) {
-    // The result does not fit into JavaScript, or the environment is being terminated, in which case
-    // this fails as well and there is nobody left to tell.
+    // The result does not fit into JavaScript, or the environment is being terminated, in which
+    // case this fails as well and there is nobody left to tell.
     call->deferred_.Reject(to_js_error(env_, std::current_exception()).Value());
   }
   open_.erase(call);
@@ -75,7 +75,8 @@ void Environment::settle(const std::shared_ptr<Call>& call) {
 void Environment::cancel(const std::shared_ptr<Call>& call) {
   call->cancelled_ = true;
   if (!call->claim()) return;
-  call->fail(std::make_exception_ptr(Error(code::kAborted, "The call was aborted before it began.")));
+  call->fail(
+      std::make_exception_ptr(Error(code::kAborted, "The call was aborted before it began.")));
   settle(call);
 }
 
@@ -136,14 +137,17 @@ napi_value Environment::on_construct(napi_env env, napi_callback_info info) {
   void* environment = nullptr;
   napi_get_cb_info(env, info, nullptr, nullptr, &self, &environment);
   if (!static_cast<Environment*>(environment)->constructing_) {
-    napi_throw_type_error(env, "INVALID_ARGUMENT", "Illegal constructor: use the functions of the addon.");
+    napi_throw_type_error(env, "INVALID_ARGUMENT",
+                          "Illegal constructor: use the functions of the addon.");
   }
   return self;
 }
 
 // --- Cancellation ---
 
-Napi::Object Cancellation::create(Napi::Env env) { return wrap(env, std::make_unique<Cancellation>()); }
+Napi::Object Cancellation::create(Napi::Env env) {
+  return wrap(env, std::make_unique<Cancellation>());
+}
 
 std::vector<napi_property_descriptor> Cancellation::members() {
   return {method<&Cancellation::cancel>("cancel")};

@@ -1,8 +1,8 @@
 // One JavaScript environment (the main thread or a worker) and its promises.
 //
-// Work goes to the engine's thread as a Call; its result comes back through one thread-safe function
-// per environment. The engine never touches a JavaScript value, and nothing of the environment
-// except the Channel, which outlives it.
+// Work goes to the engine's thread as a Call; its result comes back through one thread-safe
+// function per environment. The engine never touches a JavaScript value, and nothing of the
+// environment except the Channel, which outlives it.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ namespace hindsearch {
 class Call;
 class Environment;
 
-// The way back from the engine's thread. At most one wake-up is under way at any time and every entry
-// belongs to a promise, so the queue cannot outgrow the calls the user has open.
+// The way back from the engine's thread. At most one wake-up is under way at any time and every
+// entry belongs to a promise, so the queue cannot outgrow the calls the user has open.
 class Channel {
  public:
   // Any thread. Dropped when the environment is gone.
@@ -41,8 +41,8 @@ class Channel {
   std::vector<std::shared_ptr<Call>> settled_;
 };
 
-// A promise that the engine's thread fulfils. Whoever claims a call first settles it: the engine when
-// its turn comes, or the JavaScript thread when it is cancelled before that.
+// A promise that the engine's thread fulfils. Whoever claims a call first settles it: the engine
+// when its turn comes, or the JavaScript thread when it is cancelled before that.
 class Call : public std::enable_shared_from_this<Call> {
  public:
   explicit Call(Environment& environment);
@@ -57,8 +57,8 @@ class Call : public std::enable_shared_from_this<Call> {
   void fail(std::exception_ptr failure);
 
  protected:
-  // JavaScript thread, if the call has not failed. Nothing: the promise stays open, and the call has
-  // been reopened.
+  // JavaScript thread, if the call has not failed. Nothing: the promise stays open, and the call
+  // has been reopened.
   virtual std::optional<Napi::Value> value(Napi::Env env) = 0;
 
  private:
@@ -108,7 +108,8 @@ class Environment {
   // Runs result = work(cancel flag) on the engine's thread and resolves with to_js(env, result).
   // Both own what they use: no JavaScript value may be captured.
   template <class Work, class ToJs>
-  Napi::Promise run(const Napi::CallbackInfo& info, Cancellation* cancellation, Work work, ToJs to_js);
+  Napi::Promise run(const Napi::CallbackInfo& info, Cancellation* cancellation, Work work,
+                    ToJs to_js);
 
   std::shared_ptr<Channel> channel() const { return channel_; }
 
@@ -179,8 +180,8 @@ class WorkCall final : public Call {
 }  // namespace detail
 
 template <class Work, class ToJs>
-Napi::Promise Environment::run(const Napi::CallbackInfo& info, Cancellation* cancellation, Work work,
-                               ToJs to_js) {
+Napi::Promise Environment::run(const Napi::CallbackInfo& info, Cancellation* cancellation,
+                               Work work, ToJs to_js) {
   auto call =
       std::make_shared<detail::WorkCall<Work, ToJs>>(*this, std::move(work), std::move(to_js));
   // First the step that can fail for want of memory, so that no promise stays open for ever.

@@ -7,8 +7,8 @@
 
 namespace hindsearch {
 
-// The memory behind a JavaScript object, as far as V8 has been told. V8 sees only a tiny wrapper and
-// would let gigabytes pile up before it collects. JavaScript thread only.
+// The memory behind a JavaScript object, as far as V8 has been told. V8 sees only a tiny wrapper
+// and would let gigabytes pile up before it collects. JavaScript thread only.
 class ExternalMemory {
  public:
   void set(napi_env env, std::size_t bytes) {

@@ -25,13 +25,15 @@ Napi::Error to_js_error(Napi::Env env, std::exception_ptr failure) {
   } catch (const Error& error) {
     return coded_error(env, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return coded_error(env, code::kOutOfMemory,
-                       "The native engine could not allocate memory. Use a smaller batch, a smaller "
-                       "model or a shorter sequence, or dispose of models no longer needed.");
+    return coded_error(
+        env, code::kOutOfMemory,
+        "The native engine could not allocate memory. Use a smaller batch, a smaller "
+        "model or a shorter sequence, or dispose of models no longer needed.");
   } catch (const std::exception& error) {
     return coded_error(env, code::kInternal, error.what());
   } catch (...) {
-    return coded_error(env, code::kInternal, "The native engine threw a value that is no exception.");
+    return coded_error(env, code::kInternal,
+                       "The native engine threw a value that is no exception.");
   }
 }
 

@@ -1,8 +1,8 @@
 // From C++ results to JavaScript values. JavaScript thread only.
 #pragma once
 
-#include <cstring>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "native/addon/node_api.h"
@@ -17,7 +17,8 @@ inline Napi::Float32Array to_js(Napi::Env env, const std::vector<float>& numbers
 
 inline Napi::Int32Array to_js(Napi::Env env, const std::vector<std::int32_t>& numbers) {
   auto array = Napi::Int32Array::New(env, numbers.size());
-  if (!numbers.empty()) std::memcpy(array.Data(), numbers.data(), numbers.size() * sizeof(std::int32_t));
+  if (!numbers.empty())
+    std::memcpy(array.Data(), numbers.data(), numbers.size() * sizeof(std::int32_t));
   return array;
 }
 

@@ -71,7 +71,8 @@ Napi::Object JsModel::create(Napi::Env env, std::shared_ptr<SharedModel> shared)
 
 const std::shared_ptr<SharedModel>& JsModel::shared() const {
   if (!shared_) {
-    throw Error(code::kDisposed, "The model has been disposed of. Load or initialize it again to use it.");
+    throw Error(code::kDisposed,
+                "The model has been disposed of. Load or initialize it again to use it.");
   }
   return shared_;
 }
@@ -79,8 +80,8 @@ const std::shared_ptr<SharedModel>& JsModel::shared() const {
 void JsModel::release(Napi::Env env) noexcept {
   if (!shared_) return;
   shared_->let_go(env);
-  // Freed on the engine's thread, behind the jobs that still use it and before those posted from now
-  // on, so that a model loaded next finds the memory free.
+  // Freed on the engine's thread, behind the jobs that still use it and before those posted from
+  // now on, so that a model loaded next finds the memory free.
   try {
     engine().post([shared = shared_] {});
   } catch (const std::bad_alloc&) {
@@ -125,7 +126,8 @@ Napi::Value JsModel::bytes(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value JsModel::compute(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), shared()->model().compute() == ComputeType::f32 ? "f32" : "bf16");
+  return Napi::String::New(info.Env(),
+                           shared()->model().compute() == ComputeType::f32 ? "f32" : "bf16");
 }
 
 Napi::Value JsModel::parameters(const Napi::CallbackInfo& info) {
@@ -155,7 +157,9 @@ Napi::Value JsModel::optimizer_step(const Napi::CallbackInfo& info) {
 Napi::Value JsModel::snapshot(const Napi::CallbackInfo& info) {
   return run(
       info, nullptr,
-      [](Model& model, const CancelFlag*) { return std::make_shared<SharedModel>(model.snapshot()); },
+      [](Model& model, const CancelFlag*) {
+        return std::make_shared<SharedModel>(model.snapshot());
+      },
       create_js_model);
 }
 
@@ -164,8 +168,10 @@ Napi::Value JsModel::score(const Napi::CallbackInfo& info) {
   return run(
       info, read_cancellation(info[2]),
       [sequences = read_sequences(Argument(info[0], "sequences")),
-       options = read_score_options(Argument(info[1], "options"))](
-          Model& model, const CancelFlag* cancelled) { return model.score(sequences, options, cancelled); },
+       options = read_score_options(Argument(info[1], "options"))](Model& model,
+                                                                   const CancelFlag* cancelled) {
+        return model.score(sequences, options, cancelled);
+      },
       [](Napi::Env env, const ScoreResult& result) {
         Napi::Object object = Napi::Object::New(env);
         object.Set("logProbs", to_js(env, result.log_probs));
@@ -180,8 +186,8 @@ Napi::Value JsModel::forward_backward(const Napi::CallbackInfo& info) {
       info, read_cancellation(info[3]),
       [sequences = read_sequences(Argument(info[0], "sequences")),
        objective = read_objective(Argument(info[1], "objective")),
-       options = read_train_options(Argument(info[2], "options"))](
-          Model& model, const CancelFlag* cancelled) {
+       options = read_train_options(Argument(info[2], "options"))](Model& model,
+                                                                   const CancelFlag* cancelled) {
         return model.forward_backward(sequences, objective, options, cancelled);
       },
       objective_result);
@@ -204,9 +210,8 @@ Napi::Value JsModel::zero_gradients(const Napi::CallbackInfo& info) {
 Napi::Value JsModel::step(const Napi::CallbackInfo& info) {
   return run(
       info, nullptr,
-      [options = read_optimizer_options(Argument(info[0], "options"))](Model& model, const CancelFlag*) {
-        return model.step(options);
-      },
+      [options = read_optimizer_options(Argument(info[0], "options"))](
+          Model& model, const CancelFlag*) { return model.step(options); },
       [](Napi::Env env, const OptimizerResult& result) {
         Napi::Object object = Napi::Object::New(env);
         object.Set("gradientNorm", result.gradient_norm);
@@ -240,9 +245,8 @@ Napi::Value JsModel::gradient(const Napi::CallbackInfo& info) {
 Napi::Value JsModel::logits(const Napi::CallbackInfo& info) {
   return run(
       info, nullptr,
-      [sequences = read_sequences(Argument(info[0], "sequences"))](Model& model, const CancelFlag*) {
-        return model.logits(sequences);
-      },
+      [sequences = read_sequences(Argument(info[0], "sequences"))](
+          Model& model, const CancelFlag*) { return model.logits(sequences); },
       floats_to_js);
 }
 
@@ -252,8 +256,10 @@ Napi::Value JsModel::save(const Napi::CallbackInfo& info) {
   return run(
       info, read_cancellation(info[3]),
       [path = Argument(info[0], "path").path(), header = std::string(header.begin(), header.end()),
-       tensors = read_tensor_sinks(Argument(info[2], "tensors"))](
-          Model& model, const CancelFlag* cancelled) { model.save(path, header, tensors, cancelled); },
+       tensors = read_tensor_sinks(Argument(info[2], "tensors"))](Model& model,
+                                                                  const CancelFlag* cancelled) {
+        model.save(path, header, tensors, cancelled);
+      },
       nothing);
 }
 
@@ -262,8 +268,10 @@ Napi::Value JsModel::load_arena(const Napi::CallbackInfo& info) {
   return run(
       info, read_cancellation(info[2]),
       [arena = read_arena(Argument(info[0], "arena")),
-       tensors = read_tensor_sources(Argument(info[1], "tensors"))](
-          Model& model, const CancelFlag* cancelled) { model.load_arena(arena, tensors, cancelled); },
+       tensors = read_tensor_sources(Argument(info[1], "tensors"))](Model& model,
+                                                                    const CancelFlag* cancelled) {
+        model.load_arena(arena, tensors, cancelled);
+      },
       nothing);
 }
 
@@ -287,10 +295,12 @@ Napi::Value initialize_model(const Napi::CallbackInfo& info) {
       .run(
           info, nullptr,
           [config = read_config(Argument(info[0], "config")),
-           compute = read_compute(Argument(info[1], "compute")), seed = Argument(info[2], "seed").uint64(),
+           compute = read_compute(Argument(info[1], "compute")),
+           seed = Argument(info[2], "seed").uint64(),
            deviation = static_cast<float>(Argument(info[3], "standardDeviation").number(0, 10))](
               const CancelFlag*) {
-            return std::make_shared<SharedModel>(Model::initialize(config, compute, seed, deviation));
+            return std::make_shared<SharedModel>(
+                Model::initialize(config, compute, seed, deviation));
           },
           create_js_model);
 }
@@ -301,7 +311,8 @@ Napi::Value load_model(const Napi::CallbackInfo& info) {
           info, read_cancellation(info[3]),
           [config = read_config(Argument(info[0], "config")),
            compute = read_compute(Argument(info[1], "compute")),
-           tensors = read_tensor_sources(Argument(info[2], "tensors"))](const CancelFlag* cancelled) {
+           tensors =
+               read_tensor_sources(Argument(info[2], "tensors"))](const CancelFlag* cancelled) {
             return std::make_shared<SharedModel>(Model::load(config, compute, tensors, cancelled));
           },
           create_js_model);

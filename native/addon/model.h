@@ -48,7 +48,8 @@ class JsModel {
   void release(Napi::Env env) noexcept;
   // Runs `work(model, cancel flag)` on the engine's thread.
   template <class Work, class ToJs>
-  Napi::Promise run(const Napi::CallbackInfo& info, Cancellation* cancellation, Work work, ToJs to_js);
+  Napi::Promise run(const Napi::CallbackInfo& info, Cancellation* cancellation, Work work,
+                    ToJs to_js);
 
   std::shared_ptr<SharedModel> shared_;  // null once released
 };

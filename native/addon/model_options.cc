@@ -153,7 +153,8 @@ ScoreOptions read_score_options(const Argument& argument) {
 Objective read_objective(const Argument& argument) {
   Objective objective;
   objective.policy.weight = 0;
-  if (const Argument term = argument["policy"]; term.given()) objective.policy = read_policy_term(term);
+  if (const Argument term = argument["policy"]; term.given())
+    objective.policy = read_policy_term(term);
   if (const Argument term = argument["kl"]; term.given()) objective.kl = read_kl_term(term);
   if (const Argument term = argument["distill"]; term.given()) {
     objective.distill = read_distill_term(term);

@@ -1,5 +1,5 @@
-// Arguments of the model's functions, as lib/native/addon.ts declares them. Checked here is what can
-// be said of a value by itself; whether values fit together and fit the model, the model says.
+// Arguments of the model's functions, as lib/native/addon.ts declares them. Checked here is what
+// can be said of a value by itself; whether values fit together and fit the model, the model says.
 #pragma once
 
 #include <vector>

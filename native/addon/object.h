@@ -1,7 +1,7 @@
 // C++ objects inside JavaScript objects.
 //
-// A class T has kName, members() and, if its end has to be told to somebody, finalize(env). Every method
-// checks the tag of its receiver, so that a foreign object is an error and not a crash.
+// A class T has kName, members() and, if its end has to be told to somebody, finalize(env). Every
+// method checks the tag of its receiver, so that a foreign object is an error and not a crash.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace hindsearch {
 
-// Runs the body of a function called by JavaScript; whatever it throws becomes a JavaScript exception.
+// Runs the body of a function called by JavaScript; whatever it throws becomes a JavaScript
+// exception.
 template <class Body>
 napi_value guarded(napi_env env, Body body) {
   try {
@@ -98,20 +99,21 @@ napi_value call_function(napi_env env, napi_callback_info info) {
 
 template <auto kMember>
 napi_property_descriptor method(const char* name) {
-  return {name,    nullptr, detail::call_member<kMember>, nullptr, nullptr, nullptr,
-          napi_default_method, nullptr};
+  return {name,    nullptr, detail::call_member<kMember>, nullptr,
+          nullptr, nullptr, napi_default_method,          nullptr};
 }
 
 template <auto kMember>
 napi_property_descriptor getter(const char* name) {
-  return {name,         nullptr, nullptr, detail::call_member<kMember>, nullptr, nullptr,
-          napi_default, nullptr};
+  return {name,    nullptr, nullptr,      detail::call_member<kMember>,
+          nullptr, nullptr, napi_default, nullptr};
 }
 
 template <auto kFunction>
 napi_property_descriptor function(const char* name) {
-  return {name,    nullptr, detail::call_function<kFunction>, nullptr, nullptr, nullptr,
-          napi_enumerable, nullptr};
+  return {
+      name,   nullptr, detail::call_function<kFunction>, nullptr, nullptr, nullptr, napi_enumerable,
+      nullptr};
 }
 
 }  // namespace hindsearch

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { batchTotals } from "../../lib/policy/batch.js";
 import type { Decoder, Segment } from "../../lib/policy/decoder.js";
@@ -171,9 +172,9 @@ describe("training", () => {
       losses.push((await policy.forwardBackward(batch, { policy: {} }, { microBatchTokens })).loss);
       await policy.step({ learningRate: 1e-2 });
     }
-    const weights = [];
-    for (const { name } of policy.parameters) weights.push(await policy.weight(name));
-    return { losses, weights };
+    const hash = createHash("sha256");
+    for (const { name } of policy.parameters) hash.update(await policy.weight(name));
+    return { losses, weights: hash.digest("hex") };
   }
 
   test.for(["f32", "bf16"] as const)("%s: same seed, same run, with one thread or two", async (compute) => {
@@ -183,7 +184,7 @@ describe("training", () => {
     expect(once.losses[2]).not.toBe(once.losses[0]);
   });
 
-  test("micro-batches change loss and weights by no more than rounding", async () => {
+  test("micro-batches change losses by no more than rounding, over several steps", async () => {
     const whole = await train(2, "f32", 8192);
     const parts = await train(2, "f32", 1);
     for (const [step, loss] of whole.losses.entries()) expect(parts.losses[step]).toBeCloseTo(loss, 4);

@@ -65,6 +65,12 @@ export {
   judgePrompt,
 } from "./judge/prompt.js";
 export type { JudgeStats } from "./judge/statistics.js";
+export type {
+  ComputeType,
+  DecoderStats,
+  NativeModelConfig as ModelConfig,
+  StorageType,
+} from "./native/addon.js";
 // Clients of servers.
 export type { LatencySummary } from "./network/latency.js";
 export type { RetryOptions } from "./network/retry.js";

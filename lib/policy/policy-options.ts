@@ -54,7 +54,7 @@ export interface ScoreOptions extends AbortOptions {
   temperature?: number;
   /** Also compute entropies. @defaultValue false */
   entropy?: boolean;
-  /** Sequences run together up to this many tokens; no result depends on it. @defaultValue 8192 */
+  /** Sequences run together up to this many tokens; no result depends on it. @defaultValue 4096 */
   microBatchTokens?: number;
 }
 
@@ -72,7 +72,7 @@ export interface ForwardBackwardOptions extends AbortOptions {
   temperature?: number;
   /** Keep one tensor per layer and compute the rest again: less memory, a third more time. @defaultValue true */
   checkpointActivations?: boolean;
-  /** Sequences run together up to this many tokens; loss and gradient do not depend on it beyond rounding. @defaultValue 8192 */
+  /** Sequences run together up to this many tokens; loss and gradient do not depend on it beyond rounding. @defaultValue 4096 */
   microBatchTokens?: number;
   /** Counts of the whole batch when this call is one part of it. @defaultValue counted in this call */
   totals?: BatchTotals;

@@ -30,7 +30,7 @@ struct ScoreOptions {
   float temperature = 1;            // > 0
   std::vector<std::int64_t> first;  // per sequence: first token index to score, 1 .. its length
   bool entropy = true;
-  std::int64_t micro_batch_tokens = 8192;  // sequences are never cut; a longer one goes alone
+  std::int64_t micro_batch_tokens = 4096;  // sequences are never cut; a longer one goes alone
 };
 struct ScoreResult {             // aligned with PackedSequences::tokens; 0 where not scored
   std::vector<float> log_probs;  // log p(token t | tokens before it)
@@ -41,7 +41,7 @@ struct ScoreResult {             // aligned with PackedSequences::tokens; 0 wher
 struct TrainOptions {
   float temperature = 1;                   // > 0; that of the sampler
   bool checkpoint_activations = true;      // keep one tensor a layer, recompute the rest
-  std::int64_t micro_batch_tokens = 8192;  // sequences are never cut; a longer one goes alone
+  std::int64_t micro_batch_tokens = 4096;  // sequences are never cut; a longer one goes alone
 };
 
 // Not thread-safe: a model and its snapshots are called from the engine's thread. Sizes, names and

@@ -198,6 +198,39 @@ TEST(gradients_are_derivatives) {
   }
 }
 
+// Whatever the log-probs turn out to be: a token said to have no gradient has none.
+TEST(tokens_without_gradient_are_known_beforehand) {
+  Objective o = three_sequences();
+  o.advantages[3] = 0;
+  const auto known = [&] {
+    const ObjectiveSum sum(o, kOffsets);
+    std::string tokens;
+    for (std::int64_t t = 0; t < kOffsets.back(); ++t) {
+      if (sum.has_gradient(t)) tokens += std::to_string(t);
+    }
+    for (const float shift : {0.0f, -30.0f, 1.0f}) {
+      std::vector<float> log_probs = kLogProbs;
+      for (float& log_prob : log_probs) log_prob += shift;
+      const Evaluated evaluated = evaluate(o, kOffsets, log_probs);
+      for (std::size_t t = 0; t < log_probs.size(); ++t) {
+        if (tokens.find(std::to_string(t)) == std::string::npos)
+          CHECK_EQ(evaluated.gradients[t], 0);
+      }
+    }
+    return tokens;
+  };
+  CHECK_EQ(known(), "126");
+  o.kl.weight = 0.001f;
+  CHECK_EQ(known(), "1236");
+  o.policy.weight = 0;
+  CHECK_EQ(known(), "1236");
+  o.kl.weight = 0;
+  o.distill.weight = 1;
+  CHECK_EQ(known(), "16");
+  o.cross_entropy.weight = 1;
+  CHECK_EQ(known(), "1256");
+}
+
 TEST(ratios_are_clipped_and_counted) {
   Objective o;
   o.policy.dual_clip = 3;

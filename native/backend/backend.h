@@ -121,6 +121,8 @@ class Backend {
 
   // --- Memory. Throws Error(OUT_OF_MEMORY). New buffers are zero. ---
   virtual std::unique_ptr<Buffer> allocate(std::int64_t floats) = 0;
+  // Working memory of one pass: contents undefined, and when the buffer is gone kept for the next.
+  virtual std::unique_ptr<Buffer> scratch(std::int64_t floats) = 0;
   virtual void upload(const float* host, float* device, std::int64_t n) = 0;
   virtual void download(const float* device, float* host, std::int64_t n) = 0;
   virtual void copy(const float* from, float* to, std::int64_t n) = 0;

@@ -9,7 +9,8 @@
 
 namespace hindsearch {
 
-// One device buffer cut into tensors, so that a pass with a dozen of them makes one allocation.
+// One device buffer cut into tensors, so that a pass with a dozen of them makes one allocation. Their
+// contents are undefined until written.
 class Slab {
  public:
   // Asks for `floats` floats; *tensor is set by allocate().
@@ -19,7 +20,7 @@ class Slab {
     size_ += (floats + 15) / 16 * 16;
   }
   void allocate(Backend& backend) {
-    buffer_ = backend.allocate(size_);
+    buffer_ = backend.scratch(size_);
     for (const auto& [tensor, offset] : requests_) *tensor = buffer_->data() + offset;
     requests_.clear();
   }

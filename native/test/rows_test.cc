@@ -240,6 +240,21 @@ TEST(memory_ops) {
   CHECK_EQ(back.back(), host.back());
 }
 
+TEST(scratch_is_used_again) {
+  const auto backend = make_backend(ComputeType::f32), other = make_backend(ComputeType::bf16);
+  constexpr std::int64_t kCount = 1 << 20;
+  auto buffer = backend->scratch(kCount);
+  CHECK_EQ(buffer->size(), kCount);
+  buffer->data()[kCount - 1] = 1;
+  const float* memory = buffer->data();
+  buffer.reset();
+  // By any backend, for about the same size, and by one buffer at a time.
+  const auto again = other->scratch(kCount - 1000), beside = backend->scratch(kCount);
+  CHECK(again->data() == memory);
+  CHECK(beside->data() != memory);
+  CHECK_ERROR(code::kOutOfMemory, backend->scratch(std::int64_t{1} << 55));
+}
+
 TEST(an_impossible_allocation_is_an_error) {
   const auto backend = make_backend(ComputeType::f32);
   CHECK_ERROR(code::kOutOfMemory, backend->allocate(std::int64_t{1} << 62));

@@ -1,7 +1,8 @@
 #include "native/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "native/backend/cpu/isa.h"
 #include "native/backend/cpu/ops.h"
@@ -29,6 +30,29 @@ class CpuBuffer final : public Buffer {
   std::int64_t size_;
 };
 
+// Goes back to the cache when it dies.
+class ScratchBuffer final : public Buffer {
+ public:
+  ScratchBuffer(std::shared_ptr<BlockCache> cache, std::int64_t floats)
+      : cache_(std::move(cache)),
+        memory_(cache_->take(byte_size(floats, sizeof(float)))),
+        size_(floats) {
+#if defined(__SANITIZE_ADDRESS__)
+    // Whoever counts on zeros here shall find out in a test.
+    std::fill(data(), data() + floats, std::numeric_limits<float>::quiet_NaN());
+#endif
+  }
+  ~ScratchBuffer() override { cache_->give(std::move(memory_)); }
+  float* data() override { return static_cast<float*>(memory_.data()); }
+  const float* data() const override { return static_cast<const float*>(memory_.data()); }
+  std::int64_t size() const override { return size_; }
+
+ private:
+  std::shared_ptr<BlockCache> cache_;
+  AlignedBytes memory_;
+  std::int64_t size_;
+};
+
 class CpuMatrix final : public PackedMatrix {
  public:
   CpuMatrix(const GemmKernels& kernels, std::int64_t n, std::int64_t k) : panels(kernels, k, n) {}
@@ -52,6 +76,9 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Buffer> allocate(std::int64_t floats) override {
     return std::make_unique<CpuBuffer>(floats);
+  }
+  std::unique_ptr<Buffer> scratch(std::int64_t floats) override {
+    return std::make_unique<ScratchBuffer>(cache_, floats);
   }
   void upload(const float* host, float* device, std::int64_t n) override { copy(host, device, n); }
   void download(const float* device, float* host, std::int64_t n) override {
@@ -189,6 +216,7 @@ class CpuBackend final : public Backend {
   const Kernels& kernels_;
   const GemmKernels& gemm_;
   const RowKernels& rows_;
+  std::shared_ptr<BlockCache> cache_ = BlockCache::shared();
 };
 
 }  // namespace

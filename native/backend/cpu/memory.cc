@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,56 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
   return *this;
 }
 AlignedBytes::~AlignedBytes() { std::free(data_); }
+
+std::shared_ptr<BlockCache> BlockCache::shared() {
+  static std::mutex mutex;
+  static std::weak_ptr<BlockCache> current;
+  const std::lock_guard lock(mutex);
+  auto cache = current.lock();
+  if (!cache) current = cache = std::make_shared<BlockCache>();
+  return cache;
+}
+
+AlignedBytes BlockCache::take(std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    // The smallest that fits without wasting more than half of it.
+    auto best = blocks_.end();
+    for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      const bool fits = block->size() >= bytes && block->size() / 2 <= bytes;
+      if (fits && (best == blocks_.end() || block->size() < best->size())) best = block;
+    }
+    if (best != blocks_.end()) {
+      AlignedBytes found = std::move(*best);
+      blocks_.erase(best);
+      bytes_ -= found.size();
+      return found;
+    }
+  }
+  try {
+    return AlignedBytes(bytes);
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    if (blocks_.empty()) throw;
+    blocks_.clear();
+    bytes_ = 0;
+  }
+  return AlignedBytes(bytes);
+}
+
+void BlockCache::give(AlignedBytes block) noexcept {
+  if (block.size() > kMaxBytes) return;
+  const std::lock_guard lock(mutex_);
+  try {
+    blocks_.push_back(std::move(block));
+  } catch (const std::bad_alloc&) {
+    return;  // no room to remember it: it is freed instead
+  }
+  bytes_ += blocks_.back().size();
+  std::size_t oldest = 0;
+  while (bytes_ > kMaxBytes) bytes_ -= blocks_[oldest++].size();
+  blocks_.erase(blocks_.begin(), blocks_.begin() + static_cast<std::ptrdiff_t>(oldest));
+}
 
 void* scratch_bytes(Slot slot, std::size_t bytes) {
   thread_local std::array<AlignedBytes, static_cast<std::size_t>(Slot::count)> slots;

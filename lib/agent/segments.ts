@@ -16,6 +16,8 @@ export class Segments {
   readonly #held = new Set<number>();
   #pumping = false;
   #stalled: (() => void) | undefined;
+  /** Calls that may let something go on that could not. */
+  #moves = 0;
 
   constructor(decoder: SequenceDecoder, signal?: AbortSignal) {
     this.#decoder = decoder;
@@ -68,6 +70,7 @@ export class Segments {
   }
 
   #wake(): void {
+    this.#moves++;
     this.#stalled?.();
     this.#stalled = undefined;
   }
@@ -78,6 +81,7 @@ export class Segments {
       // Everything submitted in this turn of the event loop decodes in one batch from the start.
       await Promise.resolve();
       while (this.#pending.size > 0) {
+        const moves = this.#moves;
         const results = await this.#decoder.next({ signal: this.#signal });
         const pacer = new Pacer();
         for (const result of results) {
@@ -87,7 +91,8 @@ export class Segments {
           else waiter?.settle(result);
           await pacer.pause();
         }
-        if (results.length === 0 && this.#pending.size > 0) await this.#stall();
+        // Only if nothing moved since the call: what did was not seen by the engine when it found nothing to do.
+        if (results.length === 0 && this.#pending.size > 0 && moves === this.#moves) await this.#stall();
       }
     } catch (error) {
       for (const { fail } of this.#pending.values()) fail(error);

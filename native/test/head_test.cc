@@ -101,7 +101,7 @@ TEST(head_backward_matches_float64) {
 
 TEST(head_does_not_depend_on_threads_or_batch) {
   for_backends([](Backend& backend) {
-    const Shape shape{230, 1700, 96};
+    const Shape shape{110, 1600, 40};
     Floats d_hidden_first, d_weight_first;
     const Case first(backend, shape, 0.8f);
     const Floats g = normal(shape.rows, 4);

@@ -109,7 +109,7 @@ TEST(linear_backward_matches_float64) {
 }
 
 // Large enough for several threads, several blocks of rows and of k.
-constexpr Shape kLarge{530, 110, 1100};
+constexpr Shape kLarge{250, 70, 1100};
 
 TEST(a_row_does_not_depend_on_its_batch) {
   for_backends([](Backend& backend) {

@@ -17,7 +17,7 @@ double ulps(float actual, double expected) {
   return std::abs(actual - expected) / (std::nextafter(std::abs(near), kInfinity) - std::abs(near));
 }
 
-TEST(exponential_is_within_two_ulp) {
+TEST(exponential_is_within_1_1_ulp) {
   for (const cpu::Kernels* kernels : cpu::supported_kernels()) {
     constexpr std::size_t kCount = 400000;
     Floats x(kCount), y(kCount);

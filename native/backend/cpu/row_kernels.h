@@ -7,8 +7,8 @@
 
 namespace hindsearch::cpu::HINDSEARCH_ISA {
 
-// Calls body(offset, load, store) for every block of sixteen, the last one perhaps shorter; `load`
-// reads the block (missing lanes zero) and `store` writes it.
+// Calls body(at) for every block of sixteen, the last one perhaps shorter: at(p) is that block of p
+// (missing lanes zero), at.put(p, x) writes it.
 struct FullBlock {
   std::int64_t offset;
   F16 operator()(const float* p) const { return load16(p + offset); }
@@ -42,7 +42,6 @@ inline void add_rows(const float* x, std::int64_t stride, std::int64_t rows, std
 }
 
 inline double sum_of_squares(const float* x, std::int64_t n) {
-  constexpr int kHalf = kLanes / 2;
   double sums[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -52,7 +51,7 @@ inline double sum_of_squares(const float* x, std::int64_t n) {
     }
   }
   for (int lane = 0; i < n; ++i, ++lane) sums[lane] += static_cast<double>(x[i]) * x[i];
-  for (int half = kHalf; half > 0; half /= 2) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
     for (int lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
   }
   return sums[0];

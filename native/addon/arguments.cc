@@ -99,17 +99,6 @@ Argument Argument::operator[](const char* key) const {
   return Argument(value_.As<Napi::Object>().Get(key), name_ + "." + key);
 }
 
-std::vector<Argument> Argument::elements() const {
-  if (!value_.IsArray()) refuse("an Array");
-  const auto array = value_.As<Napi::Array>();
-  std::vector<Argument> elements;
-  // The length is read anew each time: a getter among the elements may shorten the array.
-  for (std::uint32_t i = 0; i < array.Length(); ++i) {
-    elements.emplace_back(array.Get(i), name_ + "[" + std::to_string(i) + "]");
-  }
-  return elements;
-}
-
 bool Argument::boolean() const {
   if (!value_.IsBoolean()) refuse("true or false");
   return value_.As<Napi::Boolean>().Value();

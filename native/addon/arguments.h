@@ -24,8 +24,18 @@ class Argument {
 
   // Property of an object: "options" gives "options.temperature".
   Argument operator[](const char* key) const;
-  // Elements of an array: "stops" gives "stops[0]".
-  std::vector<Argument> elements() const;
+  // body(element) for the elements of an array, in order: "stops" gives "stops[0]". What the body
+  // refuses ends it, before the rest of an array of absurd length is read.
+  template <class Body>
+  void each(Body&& body) const {
+    if (!value_.IsArray()) refuse("an Array");
+    const auto array = value_.As<Napi::Array>();
+    // The length is read anew each time: a getter among the elements may shorten the array.
+    for (std::uint32_t i = 0; i < array.Length(); ++i) {
+      const Napi::HandleScope scope(value_.Env());
+      body(Argument(array.Get(i), name_ + "[" + std::to_string(i) + "]"));
+    }
+  }
 
   bool boolean() const;
   // Finite and in [low, high].

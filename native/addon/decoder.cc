@@ -61,7 +61,9 @@ class JsDecoder::Next final : public NextCall {
     decoder_.session();  // disposed of while the results were on their way
     const Napi::Array results = decoder_.collect(env, results_);
     if (results.Length() == 0 && !results_.empty()) {
-      // All of them were released before they were collected.
+      // All of them were released before they were collected. Nobody else hears of a cancel()
+      // between the engine's claim and here.
+      if (cancelled()) throw Error(code::kAborted, "next() was aborted.");
       results_.clear();
       reopen();
       decoder_.session_->wait(std::static_pointer_cast<NextCall>(shared_from_this()));
@@ -85,7 +87,6 @@ JsDecoder::JsDecoder(Napi::Env env, std::shared_ptr<DecoderSession> session, Tok
                      const SequenceLimits& limits)
     : session_(std::move(session)), token_limit_(token_limit), limits_(limits) {
   memory_.set(env, session_->bytes());
-  engine().add_worker(session_);
 }
 
 DecoderSession& JsDecoder::session() const {
@@ -309,8 +310,12 @@ Napi::Value create_decoder(const Napi::CallbackInfo& info) {
           },
           [token_limit = config.token_limit, limits](
               Napi::Env env, std::shared_ptr<DecoderSession> session) -> Napi::Value {
-            return wrap(env,
-                        std::make_unique<JsDecoder>(env, std::move(session), token_limit, limits));
+            const Napi::Object decoder =
+                wrap(env, std::make_unique<JsDecoder>(env, session, token_limit, limits));
+            // Behind what fails in an environment that is ending: the engine keeps the session
+            // until it is closed.
+            engine().add_worker(std::move(session));
+            return decoder;
           });
 }
 

@@ -40,12 +40,10 @@ Sampling read_sampling(const Argument& argument) {
 SegmentOptions read_segment_options(const Argument& argument) {
   SegmentOptions options;
   options.sampling = read_sampling(argument["sampling"]);
-  for (const Argument& stop : argument["stops"].elements()) {
-    options.stops.push_back(stop.string());
-  }
-  for (const Argument& token : argument["endTokens"].elements()) {
+  argument["stops"].each([&](const Argument& stop) { options.stops.push_back(stop.string()); });
+  argument["endTokens"].each([&](const Argument& token) {
     options.end_tokens.push_back(static_cast<Token>(token.integer(0, kMaxInt32)));
-  }
+  });
   options.max_new_tokens =
       static_cast<std::int32_t>(argument["maxNewTokens"].integer(0, kMaxInt32));
   return options;
@@ -57,7 +55,7 @@ RandomKey read_random_key(const Argument& argument) {
 
 std::vector<RandomKey> read_random_keys(const Argument& argument) {
   std::vector<RandomKey> keys;
-  for (const Argument& key : argument.elements()) keys.push_back(read_random_key(key));
+  argument.each([&](const Argument& key) { keys.push_back(read_random_key(key)); });
   return keys;
 }
 

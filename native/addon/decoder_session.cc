@@ -34,6 +34,15 @@ bool DecoderSession::work() {
   return more;
 }
 
+// There was no memory for the results of a step that went well.
+void DecoderSession::failed(std::exception_ptr error) noexcept {
+  try {
+    publish({}, true, std::move(error));
+  } catch (...) {
+    // Nor for saying so.
+  }
+}
+
 void DecoderSession::publish(std::vector<SegmentResult> finished, bool stalled,
                              std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
@@ -67,6 +76,8 @@ void DecoderSession::unbind(std::int64_t number) {
   if (entry == ids_.end()) return;
   numbers_.erase(entry->second);
   ids_.erase(entry);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(finished_, [&](const SegmentResult& result) { return result.sequence == number; });
 }
 
 SequenceId DecoderSession::id(std::int64_t number) const {

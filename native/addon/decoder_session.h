@@ -38,10 +38,10 @@ class DecoderSession final : public Worker, public std::enable_shared_from_this<
   // --- Engine's thread ---
   DecoderSession(const SharedModel& model, const DecoderOptions& options, TokenBytes tokens);
   bool work() override;
-  void failed(std::exception_ptr) noexcept override {}  // work() catches
+  void failed(std::exception_ptr error) noexcept override;
 
   void bind(std::int64_t number, SequenceId id);
-  void unbind(std::int64_t number);
+  void unbind(std::int64_t number);  // and drops the result that nobody has collected
   // The decoder's id. Throws Error(INVALID_ARGUMENT) when the engine refused the sequence.
   SequenceId id(std::int64_t number) const;
 
@@ -69,7 +69,8 @@ class DecoderSession final : public Worker, public std::enable_shared_from_this<
 
   // Both threads.
   mutable std::mutex mutex_;
-  std::vector<SegmentResult> finished_;  // at most one per sequence: each waits for the caller then
+  // At most one per sequence that is not released: each waits for the caller then.
+  std::vector<SegmentResult> finished_;
   std::shared_ptr<NextCall> waiting_;
   std::int64_t posted_ = 0;     // commands that the engine has not come round to
   bool stalled_ = true;         // the last step found nothing to do

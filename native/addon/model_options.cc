@@ -109,27 +109,26 @@ Arena read_arena(const Argument& argument) {
 
 std::vector<TensorSource> read_tensor_sources(const Argument& argument) {
   std::vector<TensorSource> sources;
-  for (const Argument& element : argument.elements()) {
+  argument.each([&](const Argument& element) {
     TensorSource source;
     source.name = element["name"].string();
     source.path = element["path"].path();
     source.offset = static_cast<std::uint64_t>(element["offset"].integer(0, kMaxSafeInteger));
     source.bytes = static_cast<std::uint64_t>(element["bytes"].integer(0, kMaxSafeInteger));
     source.type = read_storage_type(element["type"]);
-    for (const Argument& side : element["shape"].elements()) {
-      source.shape.push_back(side.integer(0, kMaxInt32));
-    }
+    element["shape"].each(
+        [&](const Argument& side) { source.shape.push_back(side.integer(0, kMaxInt32)); });
     sources.push_back(std::move(source));
-  }
+  });
   return sources;
 }
 
 std::vector<TensorSink> read_tensor_sinks(const Argument& argument) {
   std::vector<TensorSink> sinks;
-  for (const Argument& element : argument.elements()) {
+  argument.each([&](const Argument& element) {
     sinks.push_back({element["name"].string(), read_storage_type(element["type"]),
                      read_arena(element["arena"])});
-  }
+  });
   return sinks;
 }
 

@@ -1,7 +1,14 @@
 import { HindsearchError } from "../errors.js";
 import type { Tokenizer } from "../policy/tokenizer.js";
+import { cutText } from "../retrieval/cut.js";
 import type { Passage } from "../retrieval/passage.js";
 import type { SearchProtocol } from "./protocol.js";
+
+/**
+ * Characters per token that are encoded at most: passages of megabytes would take minutes. Text has three to five; only
+ * what is mostly white space or ruler lines has more than this, and is cut sooner then.
+ */
+const CHARACTERS_PER_TOKEN = 16;
 
 /** Encodes what a search returned, tags around it. */
 export class ObservationEncoder {
@@ -10,6 +17,8 @@ export class ObservationEncoder {
   readonly #opening: readonly number[];
   readonly #closing: readonly number[];
   readonly #room: number;
+  /** Characters that are certain to fill the room. */
+  readonly #characters: number;
 
   /** @throws {@link HindsearchError} `INVALID_ARGUMENT` if `maxObservationTokens` leaves no room between the tags. */
   constructor(protocol: SearchProtocol, tokenizer: Tokenizer) {
@@ -21,6 +30,7 @@ export class ObservationEncoder {
     this.#opening = encode(before + open);
     this.#closing = encode(close + after);
     this.#room = protocol.maxObservationTokens - this.#opening.length - this.#closing.length;
+    this.#characters = this.#room * longestToken(tokenizer);
     if (this.#room >= 1) return;
     throw new HindsearchError(
       "INVALID_ARGUMENT",
@@ -34,7 +44,8 @@ export class ObservationEncoder {
    * and cut at a token to what the limit leaves between the tags, so that these are always whole.
    */
   encode(passages: readonly Passage[]): Int32Array {
-    const body = this.#tokenizer.encodeText(this.#protocol.formatPassages(passages)).slice(0, this.#room);
+    const text = cutText(this.#protocol.formatPassages(passages), CHARACTERS_PER_TOKEN * this.#room);
+    const body = this.#tokenizer.encodeText(text).slice(0, this.#room);
     return Int32Array.from([...this.#opening, ...body, ...this.#closing]);
   }
 }

@@ -1,5 +1,6 @@
 import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { cutText } from "../retrieval/cut.js";
 import type { Passage } from "../retrieval/passage.js";
 import type { Retriever } from "../retrieval/retriever.js";
 
@@ -49,7 +50,9 @@ export class SearchQueue {
   #busySince = 0;
   readonly #statistics: SearchQueueStatistics = { searches: 0, failures: 0, calls: 0, milliseconds: 0 };
 
+  /** @throws {@link HindsearchError} `INVALID_ARGUMENT` for options with which nothing would be sent or nothing end. */
   constructor(retriever: Retriever, options: SearchQueueOptions) {
+    checkSearchLimits(options);
     this.#retriever = retriever;
     this.#options = options;
   }
@@ -122,8 +125,7 @@ export class SearchQueue {
           throw new HindsearchError("RETRIEVAL_FAILED", `No reply within ${deadline} ms.`, { cause: error });
         }
       });
-      checkReply(lists, queries.length, topK);
-      return { ok: true, lists };
+      return { ok: true, lists: readReply(lists, queries.length, topK) };
     } catch (error) {
       throwIfAborted(signal);
       return { ok: false, error: error instanceof Error ? error : new Error(String(error)) };
@@ -131,19 +133,50 @@ export class SearchQueue {
   }
 }
 
-/** A reply in which lists and queries do not match would hand a trajectory the passages of another. */
-function checkReply(lists: unknown, queries: number, topK: number): void {
+/**
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` naming the option of a rollout that is wrong.
+ * @internal
+ */
+export function checkSearchLimits(
+  limits: Pick<SearchQueueOptions, "retries" | "deadline" | "concurrency">,
+): void {
+  const { retries, deadline, concurrency } = limits;
+  const check = (name: string, value: number, least: number, most: number) => {
+    if (Number.isInteger(value) && value >= least && value <= most) return;
+    throw new HindsearchError(
+      "INVALID_ARGUMENT",
+      `${name} is ${value}, expected a whole number from ${least} to ${most}.`,
+    );
+  };
+  check("searchRetries", retries, 0, 1000);
+  // Timers count in 31 bits; a longer one would fire at once.
+  check("searchDeadline", deadline, 1, 2 ** 31 - 1);
+  check("searchConcurrency", concurrency, 1, 65_536);
+}
+
+/** Longer texts and titles of passages are cut to so many characters: nobody downstream can use the rest. */
+const MAX_TEXT = 65_536;
+const MAX_TITLE = 1_024;
+
+/**
+ * Checks what a retriever returned and takes out of it what a passage has. A reply in which lists and queries do not
+ * match would hand a trajectory the passages of another.
+ */
+function readReply(lists: unknown, queries: number, topK: number): Passage[][] {
   const fail = (what: string) => new HindsearchError("RETRIEVAL_FAILED", `The retriever returned ${what}.`);
   if (!Array.isArray(lists) || lists.length !== queries) {
     const found = Array.isArray(lists) ? `${lists.length} lists` : typeof lists;
     throw fail(`${found} for ${queries} queries; expected one list each, in their order`);
   }
-  for (const list of lists) {
+  return lists.map((list: unknown) => {
     if (!Array.isArray(list) || list.length > topK) throw fail(`no list of at most ${topK} passages`);
-    for (const passage of list) {
-      if (typeof passage?.text !== "string" || typeof passage?.title !== "string") {
-        throw fail("a passage without title and text");
+    return list.map((passage: unknown): Passage => {
+      const { id, title, text, score } = (passage ?? {}) as Record<string, unknown>;
+      if (typeof id !== "string" || typeof title !== "string" || typeof text !== "string") {
+        throw fail("a passage without id, title and text");
       }
-    }
-  }
+      const kept = { id, title: cutText(title, MAX_TITLE), text: cutText(text, MAX_TEXT) };
+      return typeof score === "number" ? { ...kept, score } : kept;
+    });
+  });
 }

@@ -40,7 +40,7 @@ export interface JudgeInput {
 export type CritiqueFailure = "unparsable" | "too-short" | "refused" | "truncated" | "leaked" | "failed";
 
 /**
- * What a judge says about a trajectory. Only `ok` gives a hint; every failure leaves the trajectory without a
+ * What a judge says about a trajectory, in at most 8,192 characters. Only `ok` gives a hint; every failure leaves the trajectory without a
  * distillation term and is counted. `raw` is the model's whole reply, for the record.
  */
 export type Critique =
@@ -56,6 +56,34 @@ export interface Judge {
    * @throws {@link HindsearchError} `ABORTED`, and `INVALID_ARGUMENT` on a malformed input; nothing else.
    */
   critique(input: JudgeInput, options?: AbortOptions): Promise<Critique>;
+}
+
+const Reply = z.union([
+  z.object({ status: z.literal("ok"), text: z.string(), raw: z.string().optional() }),
+  z.object({
+    status: z.enum(["unparsable", "too-short", "refused", "truncated", "leaked", "failed"]),
+    reason: z.string(),
+    raw: z.string().optional(),
+  }),
+]);
+const MAX_CRITIQUE = 8192;
+
+/**
+ * What a judge returned, as a critique: anything else, and what is too long to be a hint, is a `failed` one.
+ *
+ * @internal
+ */
+export function readCritique(reply: unknown): Critique {
+  const { data } = Reply.safeParse(reply);
+  if (data === undefined) {
+    const expected = 'expected { status: "ok", text } or { status, reason }';
+    return { status: "failed", reason: `the judge returned no critique; ${expected}` };
+  }
+  if (data.status === "ok" && data.text.length > MAX_CRITIQUE) {
+    const reason = `the critique has ${data.text.length} characters, at most ${MAX_CRITIQUE} make a hint`;
+    return { status: "failed", reason };
+  }
+  return reply as Critique;
 }
 
 const Input = z.object({

@@ -1,3 +1,4 @@
+import { cutText } from "../retrieval/cut.js";
 import type { Critique } from "./judge.js";
 import { sanitize } from "./sanitize.js";
 
@@ -27,6 +28,8 @@ export interface ModelReply {
   finish: "stop" | "length" | "refused";
 }
 
+/** Characters per token that are read of a critique before its tokens are counted, which takes long. */
+const CHARACTERS_PER_TOKEN = 32;
 const DEFAULT_TAGS = ["think", "search", "information", "answer"] as const;
 /** A critique of so many characters or fewer says nothing. */
 const TOO_SHORT = 10;
@@ -61,7 +64,8 @@ export function parseCritique(reply: ModelReply, nonce: string, options: ParseOp
     );
   }
   const { tokenizer, maxCritiqueTokens = 128, tags = DEFAULT_TAGS } = options;
-  const clean = sanitize(block.text.replaceAll(markPattern(nonce), " "), tags);
+  const said = cutText(block.text, CHARACTERS_PER_TOKEN * maxCritiqueTokens);
+  const clean = sanitize(said.replaceAll(markPattern(nonce), " "), tags);
   if (REFUSAL.test(clean)) return failed("refused", "the critique begins like a refusal");
   const text = cut(clean, maxCritiqueTokens, tokenizer);
   if ([...text].length <= TOO_SHORT) {

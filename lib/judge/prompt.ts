@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { PromptSegment } from "../policy/segment.js";
+import { cutText } from "../retrieval/cut.js";
 import type { JudgeInput, JudgeStep } from "./judge.js";
 import { sanitize, shorten } from "./sanitize.js";
 
@@ -113,7 +114,9 @@ export function judgePrompt(input: JudgeInput, options: JudgePromptOptions = {})
 function describe(input: JudgeInput, wording: JudgeWording, options: JudgePromptOptions): PromptSegment[] {
   const { maxPassageLength = 600, maxReasoningLength = 600, maxFieldLength = 400 } = options;
   const segments: PromptSegment[] = [];
-  const foreign = (text: string, length = maxFieldLength) => shorten(sanitize(text), length);
+  // Cut before it is read as well: a passage may have megabytes.
+  const foreign = (text: string, length = maxFieldLength) =>
+    shorten(sanitize(cutText(text, 8 * length)), length);
   const line = (label: string, text: string) =>
     segments.push(
       { text: `${label} `, trusted: true },

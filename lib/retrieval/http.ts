@@ -8,6 +8,7 @@ import { type PostTarget, postJson } from "../network/post-json.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
 import { Scrubber } from "../network/secrets.js";
 import { Batcher, type Outcome } from "./batcher.js";
+import { cutText } from "./cut.js";
 import type { Passage } from "./passage.js";
 import { checkSearch, closedError, type Retriever } from "./retriever.js";
 import { parseSearchR1, type SearchR1Request } from "./search-r1.js";
@@ -123,7 +124,7 @@ export class HttpRetriever implements Retriever {
     if (this.#closing !== undefined) throw closedError("HttpRetriever");
     checkSearch(queries, topK);
     throwIfAborted(signal);
-    const cut = queries.map((query) => truncate(query.trim(), this.#options.maxQueryLength));
+    const cut = queries.map((query) => cutText(query.trim(), this.#options.maxQueryLength));
     const sent = cut.filter((query) => query !== "");
     this.#stats.queries += queries.length;
     const lists = await this.#batcher.search(sent, topK, signal);
@@ -170,10 +171,4 @@ export class HttpRetriever implements Retriever {
     const reason = cause instanceof Error ? cause.message : String(cause);
     return new HindsearchError("RETRIEVAL_FAILED", `Search at ${this.#name} failed: ${reason}.`, { cause });
   }
-}
-
-function truncate(text: string, length: number): string {
-  if (text.length <= length) return text;
-  const last = text.charCodeAt(length - 1);
-  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? length - 1 : length);
 }

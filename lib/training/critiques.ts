@@ -1,7 +1,7 @@
 import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
 import { startPaced } from "../agent/pacer.js";
 import type { Span, Trajectory } from "../agent/trajectory.js";
-import type { Critique, Judge, JudgeInput } from "../judge/judge.js";
+import { type Critique, type Judge, type JudgeInput, readCritique } from "../judge/judge.js";
 import type { TrainingSample } from "./samples.js";
 
 /** Which trajectories the distillation term may act on; all of them must have searched. */
@@ -79,7 +79,7 @@ export async function critiqueSamples(
       const asked = performance.now();
       try {
         const input = judgeInput(sample.trajectory, options);
-        sample.critique = await abortable(judge.critique(input, { signal: inner }), inner);
+        sample.critique = readCritique(await abortable(judge.critique(input, { signal: inner }), inner));
       } catch (error) {
         throwIfAborted(signal);
         const reason = timedOut() ? `no critique within ${deadline} ms` : String(error);

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { BoundProtocol } from "../../lib/agent/bound-protocol.js";
 import { type SearchProtocolOptions, searchR1 } from "../../lib/agent/protocol.js";
 import { type RolloutOptions, rollout } from "../../lib/agent/rollout.js";
@@ -366,6 +366,25 @@ describe("foreign text", () => {
     expect(tokenizer.decode(hinted).indexOf("look")).toBeLessThan(60);
     expect(tokenizer.decode(hinted).endsWith(tokenizer.decode(plain))).toBe(true);
     expect(tokenizer.decode(plain).endsWith("Question: <|end|> who?\n")).toBe(true);
+  });
+
+  test("passages of any length are cut before they are encoded, and kept within bounds", async () => {
+    const spy = vi.spyOn(tokenizer, "encodeText");
+    onTestFinished(() => spy.mockRestore());
+    const search = async (queries: readonly string[]) =>
+      queries.map(() => [{ id: "1", title: "t".repeat(1e6), text: " x".repeat(5e6) }]);
+    const script: Script = ({ turn }) => (turn === 0 ? "<search>q</search>" : "<answer>a</answer>");
+    const trajectory = only(await run(script, { retriever: { search } }));
+    expect(trajectory.status).toBe("answered");
+    const { length: observed } = trajectory.tokens.subarray(
+      trajectory.spans.find(({ kind }) => kind === "observation")?.start,
+      trajectory.spans.find(({ kind }) => kind === "observation")?.end,
+    );
+    expect(observed).toBe(500);
+    expect(Math.max(...spy.mock.calls.map(([text]) => text.length))).toBeLessThanOrEqual(16 * 500);
+    const [passage] = trajectory.searches[0]?.passages ?? [];
+    expect(passage?.text.length).toBe(65_536);
+    expect(passage?.title.length).toBe(1_024);
   });
 
   test("nothing found is an observation with empty tags", async () => {

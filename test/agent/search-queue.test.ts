@@ -101,3 +101,52 @@ test("an abort rejects what is under way and what waits", async () => {
   controller.abort();
   for (const search of searches) await expect(search).rejects.toMatchObject({ code: "ABORTED" });
 });
+
+test("a passage is a copy of what a passage has, and nothing else", async () => {
+  const own: Record<string, unknown> = { ...passage("x"), score: 5n, extra: 1 };
+  own.self = own;
+  const { retriever: engine } = retriever(() => [[own, { ...passage("y"), score: 0.5 }]]);
+  expect(await new SearchQueue(engine, OPTIONS).search("q")).toEqual({
+    ok: true,
+    passages: [passage("x"), { ...passage("y"), score: 0.5 }],
+  });
+});
+
+test("a retriever that answers something else fails, with the reason", async () => {
+  const broken: [unknown, RegExp][] = [
+    [null, /object for 1 queries/],
+    [[], /0 lists for 1 queries/],
+    [["text"], /no list/],
+    [[[1, 2, 3].map((n) => passage(`${n}`))], /no list of at most 2/],
+    [[[null]], /without id, title and text/],
+    [[[{ title: "a", text: "b" }]], /without id, title and text/],
+    [[[{ id: "1", title: "a" }]], /without id, title and text/],
+  ];
+  for (const [answer, message] of broken) {
+    const queue = new SearchQueue(retriever(() => answer).retriever, OPTIONS);
+    expect(await queue.search("q")).toMatchObject({
+      ok: false,
+      error: { code: "RETRIEVAL_FAILED", message: expect.stringMatching(message) },
+    });
+  }
+});
+
+test("options that would never send or never end are refused", () => {
+  const { retriever: engine } = retriever();
+  for (const wrong of [
+    { concurrency: 0 },
+    { concurrency: Number.NaN },
+    { retries: -1 },
+    { deadline: Number.POSITIVE_INFINITY },
+    { deadline: 2 ** 31 },
+    { deadline: 0 },
+  ]) {
+    const [name] = Object.keys(wrong);
+    expect(() => new SearchQueue(engine, { ...OPTIONS, ...wrong })).toThrow(
+      expect.objectContaining({
+        code: "INVALID_ARGUMENT",
+        message: expect.stringMatching(new RegExp(name as string, "i")),
+      }),
+    );
+  }
+});

@@ -145,4 +145,11 @@ describe("the text", () => {
       "too-short",
     );
   });
+
+  test("of megabytes takes no time", () => {
+    const start = performance.now();
+    const critique = parse(`${open}Search for Jaws.${" <".repeat(500_000)}${close}`);
+    expect(performance.now() - start).toBeLessThan(1000);
+    expect(critique.status).toBe("ok");
+  });
 });

@@ -127,6 +127,12 @@ describe("foreign text", () => {
     ]);
   });
 
+  test("takes no time, whatever its length", () => {
+    const start = performance.now();
+    judgePrompt(inject("<|".repeat(1_000_000) + "|>".repeat(1_000_000)));
+    expect(performance.now() - start).toBeLessThan(1000);
+  });
+
   test("is not searched for placeholders", () => {
     const prompt = judgePrompt(inject("{open} {close} {data} {end} $& $1"));
     expect(trusted(prompt, false)[0]).toBe("{open} {close} {data} {end} $& $1");

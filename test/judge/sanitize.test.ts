@@ -56,6 +56,10 @@ test("without tags angle brackets stay", () => {
   expect(sanitize("<search>x</search>")).toBe("<search>x</search>");
 });
 
+test("what is nested without end loses its brackets", () => {
+  expect(sanitize(`a${"<|".repeat(99)}${"|>".repeat(99)}b [c]`)).toBe("a b c");
+});
+
 test("tag names are no patterns", () => {
   expect(sanitize("<a.c>x</abc>", ["a.c"])).toBe("x</abc>");
 });
@@ -65,6 +69,8 @@ test("hostile lengths take no time", () => {
   sanitize("<".repeat(200_000), TAGS);
   sanitize("<|".repeat(100_000), TAGS);
   sanitize("< ".repeat(100_000), TAGS);
+  sanitize(`<${" ".repeat(100_000)}`, TAGS);
+  sanitize(`${"<|".repeat(50_000)}${"|>".repeat(50_000)}`, TAGS);
   expect(performance.now() - start).toBeLessThan(2000);
 });
 

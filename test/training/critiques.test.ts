@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Judge } from "../../lib/judge/judge.js";
+import type { Critique, Judge } from "../../lib/judge/judge.js";
 import { critiqueSamples, inScope, judgeInput } from "../../lib/training/critiques.js";
 import { hintsOf } from "../../lib/training/hints.js";
 import { sampleOf } from "./samples.js";
@@ -85,6 +85,32 @@ describe("critiqueSamples", () => {
     expect(samples[3]?.critique).toMatchObject({ reason: "Error: out of order" });
     expect(statistics).toMatchObject({ calls: 3, ok: 1, failures: { "too-short": 1, failed: 1 } });
     expect(statistics.latencies.length).toBe(3);
+  });
+
+  test("a judge that answers something else is a failed critique, never a crash or a hint", async () => {
+    const garbage: unknown[] = [
+      undefined,
+      null,
+      "text",
+      { status: "ok" },
+      { status: "ok", text: 5 },
+      { status: "great", text: "x" },
+      { status: "__proto__", reason: "x" },
+      { status: "failed" },
+      { status: "ok", text: "long ".repeat(2_000_000) },
+    ];
+    const samples = garbage.map((_, i) => sampleOf({ answer: String(i) }));
+    const statistics = await critiqueSamples(
+      samples,
+      judge(async ({ answer }) => garbage[Number(answer)] as Critique),
+      OPTIONS,
+    );
+    expect(statistics).toMatchObject({ calls: garbage.length, ok: 0, failures: { failed: garbage.length } });
+    expect(hintsOf(samples, "real").size).toBe(0);
+    expect(samples.map(({ critique }) => critique && "reason" in critique && critique.reason)).toEqual([
+      ...Array(8).fill(expect.stringContaining("no critique")),
+      expect.stringContaining("10000000 characters"),
+    ]);
   });
 
   test("a judge that never answers fails at the deadline, the others keep their critique", async () => {

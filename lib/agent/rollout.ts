@@ -1,4 +1,4 @@
-import { type AbortOptions, throwIfAborted } from "../abort.js";
+import { type AbortOptions, onAbort, throwIfAborted } from "../abort.js";
 import type { Question } from "../data/question.js";
 import { hashKey } from "../data/random.js";
 import { HindsearchError } from "../errors.js";
@@ -99,7 +99,7 @@ class Rollout {
   readonly #options: RolloutOptions;
   readonly #segments: Segments;
   readonly #stop = new AbortController();
-  readonly #forward: () => void;
+  readonly #off: () => void;
   readonly #total: number;
   #done = 0;
   #failed = 0;
@@ -114,8 +114,7 @@ class Rollout {
     }
     this.#options = options;
     this.#total = questions.length * groupSize;
-    this.#forward = () => this.#stop.abort(signal?.reason);
-    signal?.addEventListener("abort", this.#forward, { once: true });
+    this.#off = onAbort(signal, () => this.#stop.abort(signal?.reason));
     this.#segments = new Segments(options.decoder, this.#stop.signal);
     this.searches = new SearchQueue(retriever, {
       topK: protocol.protocol.passagesPerSearch,
@@ -148,7 +147,7 @@ class Rollout {
   }
 
   end(): void {
-    this.#options.signal?.removeEventListener("abort", this.#forward);
+    this.#off();
     this.#segments.releaseAll();
   }
 

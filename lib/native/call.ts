@@ -1,4 +1,4 @@
-import { abortedError, throwIfAborted } from "../abort.js";
+import { abortedError, onAbort, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import type { Cancellation } from "./addon.js";
 import { loadAddon } from "./load.js";
@@ -16,14 +16,13 @@ export async function callNative<Result>(
 ): Promise<Result> {
   throwIfAborted(signal);
   const cancellation = signal && loadAddon().createCancellation();
-  const cancel = () => cancellation?.cancel();
-  signal?.addEventListener("abort", cancel, { once: true });
+  const off = onAbort(signal, () => cancellation?.cancel());
   try {
     return await start(cancellation);
   } catch (error) {
     throw signal?.aborted && hasCode(error, "ABORTED") ? abortedError(signal) : HindsearchError.from(error);
   } finally {
-    signal?.removeEventListener("abort", cancel);
+    off();
   }
 }
 

@@ -275,6 +275,18 @@ describe("an abort", () => {
     await running;
   });
 
+  test("of many calls under one signal raises no warning of a leak", async () => {
+    using policy = await smallPolicy();
+    const warnings: string[] = [];
+    const listen = (warning: Error) => warnings.push(warning.name);
+    process.on("warning", listen);
+    const { signal } = new AbortController();
+    await Promise.all(Array.from({ length: 20 }, () => policy.score([{ tokens }], { signal })));
+    await new Promise((done) => setImmediate(done));
+    process.off("warning", listen);
+    expect(warnings).toEqual([]);
+  });
+
   test("before the call is one of its own; after it none at all", async () => {
     using policy = await smallPolicy();
     await expect(policy.score([{ tokens }], { signal: AbortSignal.abort() })).rejects.toMatchObject({

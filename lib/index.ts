@@ -51,7 +51,6 @@ export {
 export { type PairedDifference, pairedDifference } from "./evaluation/paired.js";
 // Judges.
 export { ChatJudge, type ChatJudgeOptions } from "./judge/chat.js";
-export { EmptyJudge, GenericJudge, shuffled, withoutGold } from "./judge/controls.js";
 export type { Critique, CritiqueFailure, Judge, JudgeInput, JudgeStep } from "./judge/judge.js";
 export { LeakGuard, type LeakPolicy, type LeakStats, mentionsAnswer, redactAnswers } from "./judge/leak.js";
 export { type ModelReply, type ParseOptions, parseCritique, type TextTokenizer } from "./judge/parse.js";

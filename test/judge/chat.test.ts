@@ -1,7 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { ChatJudge, type ChatJudgeOptions } from "../../lib/judge/chat.js";
-import { withoutGold } from "../../lib/judge/controls.js";
 import type { JudgeInput } from "../../lib/judge/judge.js";
 import { byteTokenizer } from "../support/byte-tokenizer.js";
 import { type Handler, type ReceivedRequest, sendJson } from "../support/loopback-server.js";
@@ -43,7 +42,7 @@ describe("a good reply", () => {
   });
 
   test("without gold answers in the request", async () => {
-    await withoutGold(judge(correct)).critique(INPUT);
+    await judge(correct).critique({ ...INPUT, goldAnswers: null });
     expect(JSON.stringify(service.server.requests[0]?.body)).not.toContain("Cincinnati");
   });
 

@@ -7,6 +7,7 @@
 namespace hindsearch {
 namespace {
 
+// Options and columns go by the names that users of the package write.
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(code::kInvalidArgument, "objective: " + message);
 }
@@ -55,52 +56,52 @@ void check_value(const char* column, const std::vector<float>& values, std::int6
 
 void check_options(const Objective& o) {
   check_finite("policy.weight", o.policy.weight);
-  check_range("policy.clip_low", o.policy.clip_low,
+  check_range("policy.clipLow", o.policy.clip_low,
               o.policy.clip_low >= 0 && o.policy.clip_low <= 1, "0 to 1");
-  check_range("policy.clip_high", o.policy.clip_high, o.policy.clip_high >= 0, "0 or more");
-  check_range("policy.dual_clip", o.policy.dual_clip,
+  check_range("policy.clipHigh", o.policy.clip_high, o.policy.clip_high >= 0, "0 or more");
+  check_range("policy.dualClip", o.policy.dual_clip,
               o.policy.dual_clip == 0 || o.policy.dual_clip > 1, "0 (off) or more than 1");
   if (o.policy.aggregation == Aggregation::fixed_length) {
-    check_range("policy.fixed_length", o.policy.fixed_length,
+    check_range("policy.fixedLength", o.policy.fixed_length,
                 std::isfinite(o.policy.fixed_length) && o.policy.fixed_length > 0,
                 "more than 0 for this aggregation");
   }
   check_finite("kl.weight", o.kl.weight);
-  check_range("kl.max_value", o.kl.max_value, o.kl.max_value >= 0, "0 (off) or more");
+  check_range("kl.maxValue", o.kl.max_value, o.kl.max_value >= 0, "0 (off) or more");
   check_finite("distill.weight", o.distill.weight);
-  check_range("distill.clamp_low", o.distill.clamp_low, o.distill.clamp_low <= o.distill.clamp_high,
-              "at most distill.clamp_high");
+  check_range("distill.clamp[0]", o.distill.clamp_low, o.distill.clamp_low <= o.distill.clamp_high,
+              "at most distill.clamp[1]");
   if (o.distill.normalizer == DistillNormalizer::fixed) {
     check_range("distill.fixed", o.distill.fixed,
                 std::isfinite(o.distill.fixed) && o.distill.fixed > 0,
                 "more than 0 for this normalizer");
   }
-  check_finite("cross_entropy.weight", o.cross_entropy.weight);
-  check_total("total_policy_tokens", o.total_policy_tokens);
-  check_total("total_policy_sequences", o.total_policy_sequences);
-  check_total("total_sequences", o.total_sequences);
-  check_total("total_distill_tokens", o.total_distill_tokens);
-  check_total("total_distill_sequences", o.total_distill_sequences);
-  check_total("total_weight", o.total_weight);
+  check_finite("crossEntropy.weight", o.cross_entropy.weight);
+  check_total("totals.policyTokens", o.total_policy_tokens);
+  check_total("totals.policySequences", o.total_policy_sequences);
+  check_total("totals.sequences", o.total_sequences);
+  check_total("totals.distillTokens", o.total_distill_tokens);
+  check_total("totals.distillSequences", o.total_distill_sequences);
+  check_total("totals.weight", o.total_weight);
 }
 
 void check_columns(const Objective& o, std::int64_t tokens) {
   if (o.policy.weight != 0) {
-    check_length("policy_mask", o.policy_mask, tokens, "policy");
-    check_length("old_log_probs", o.old_log_probs, tokens, "policy");
+    check_length("policyMask", o.policy_mask, tokens, "policy");
+    check_length("oldLogProbs", o.old_log_probs, tokens, "policy");
     check_length("advantages", o.advantages, tokens, "policy");
   }
   if (o.kl.weight != 0) {
-    check_length("policy_mask", o.policy_mask, tokens, "KL");
-    check_length("reference_log_probs", o.reference_log_probs, tokens, "KL");
+    check_length("policyMask", o.policy_mask, tokens, "KL");
+    check_length("referenceLogProbs", o.reference_log_probs, tokens, "KL");
   }
   if (o.distill.weight != 0) {
-    check_length("distill_mask", o.distill_mask, tokens, "distillation");
-    check_length("teacher_log_probs", o.teacher_log_probs, tokens, "distillation");
+    check_length("distillMask", o.distill_mask, tokens, "distillation");
+    check_length("teacherLogProbs", o.teacher_log_probs, tokens, "distillation");
     if (o.distill.normalizer == DistillNormalizer::policy_tokens) {
-      check_length("policy_mask", o.policy_mask, tokens, "distillation");
+      check_length("policyMask", o.policy_mask, tokens, "distillation");
     }
-    if (!o.policy_mask.empty()) check_length("policy_mask", o.policy_mask, tokens, "distillation");
+    if (!o.policy_mask.empty()) check_length("policyMask", o.policy_mask, tokens, "distillation");
   }
   if (o.cross_entropy.weight != 0) check_length("weights", o.weights, tokens, "cross-entropy");
 }
@@ -111,23 +112,23 @@ void check_token(const Objective& o, std::int64_t t, const Place& place) {
   const bool distill = o.distill.weight != 0 && o.distill_mask[i] != 0;
   const bool cross_entropy = o.cross_entropy.weight != 0 && o.weights[i] != 0;
   if (place.position == 0 && (policy || distill || cross_entropy)) {
-    refuse(std::string(policy    ? "policy_mask"
-                       : distill ? "distill_mask"
+    refuse(std::string(policy    ? "policyMask"
+                       : distill ? "distillMask"
                                  : "weights") +
            " is set at " + to_string(place) +
            "; nothing predicts the first token of a sequence, so it can be in no mask");
   }
   if (policy && o.policy.weight != 0) {
-    check_value("old_log_probs", o.old_log_probs, t, place);
+    check_value("oldLogProbs", o.old_log_probs, t, place);
     check_value("advantages", o.advantages, t, place);
   }
   if (policy && o.kl.weight != 0)
-    check_value("reference_log_probs", o.reference_log_probs, t, place);
+    check_value("referenceLogProbs", o.reference_log_probs, t, place);
   if (distill) {
-    check_value("teacher_log_probs", o.teacher_log_probs, t, place);
+    check_value("teacherLogProbs", o.teacher_log_probs, t, place);
     if (!o.policy_mask.empty() && o.policy_mask[i] == 0) {
-      refuse("distill_mask is set at " + to_string(place) +
-             " where policy_mask is not; only tokens that the policy wrote can be distilled");
+      refuse("distillMask is set at " + to_string(place) +
+             " where policyMask is not; only tokens that the policy wrote can be distilled");
     }
   }
   if (cross_entropy) check_value("weights", o.weights, t, place);

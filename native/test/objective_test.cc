@@ -302,22 +302,22 @@ TEST(wrong_objectives_are_refused) {
           "the policy term needs the column advantages");
   refused([](Objective& o) { o.advantages.pop_back(); }, "advantages has 8 entries, expected 9");
   refused([](Objective& o) { o.policy_mask[4] = 1; },
-          "policy_mask is set at sequence 1, position 0");
+          "policyMask is set at sequence 1, position 0");
   refused([](Objective& o) { o.distill_mask[0] = 1; },
-          "distill_mask is set at sequence 0, position 0");
+          "distillMask is set at sequence 0, position 0");
   refused([](Objective& o) { o.weights[7] = 1; }, "weights is set at sequence 2, position 0");
-  refused([](Objective& o) { o.distill_mask[5] = 1; }, "where policy_mask is not");
+  refused([](Objective& o) { o.distill_mask[5] = 1; }, "where policyMask is not");
   refused([](Objective& o) { o.old_log_probs[2] = NAN; },
-          "old_log_probs is nan at sequence 0, position 2");
-  refused([](Objective& o) { o.teacher_log_probs[6] = -INFINITY; }, "teacher_log_probs is -inf");
-  refused([](Objective& o) { o.reference_log_probs[6] = NAN; }, "reference_log_probs");
-  refused([](Objective& o) { o.policy.clip_low = 1.5f; }, "policy.clip_low");
-  refused([](Objective& o) { o.policy.dual_clip = 0.5f; }, "policy.dual_clip");
-  refused([](Objective& o) { o.distill.clamp_low = 2; }, "distill.clamp_low");
-  refused([](Objective& o) { o.distill.clamp_low = NAN; }, "distill.clamp_low");
+          "oldLogProbs is nan at sequence 0, position 2");
+  refused([](Objective& o) { o.teacher_log_probs[6] = -INFINITY; }, "teacherLogProbs is -inf");
+  refused([](Objective& o) { o.reference_log_probs[6] = NAN; }, "referenceLogProbs");
+  refused([](Objective& o) { o.policy.clip_low = 1.5f; }, "policy.clipLow");
+  refused([](Objective& o) { o.policy.dual_clip = 0.5f; }, "policy.dualClip");
+  refused([](Objective& o) { o.distill.clamp_low = 2; }, "distill.clamp[0]");
+  refused([](Objective& o) { o.distill.clamp_low = NAN; }, "distill.clamp[0]");
   refused([](Objective& o) { o.policy.aggregation = Aggregation::fixed_length; },
-          "policy.fixed_length");
-  refused([](Objective& o) { o.total_policy_tokens = -1; }, "total_policy_tokens");
+          "policy.fixedLength");
+  refused([](Objective& o) { o.total_policy_tokens = -1; }, "totals.policyTokens");
   refused([](Objective& o) { o.weights = {0, -1, 0, 0, 0, 0, 0, 0, 0}; }, "weights add up to");
   Objective unmasked = three_sequences();
   unmasked.old_log_probs[0] = unmasked.advantages[4] = NAN;  // outside the mask nobody looks

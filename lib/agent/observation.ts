@@ -17,8 +17,6 @@ export class ObservationEncoder {
   readonly #opening: readonly number[];
   readonly #closing: readonly number[];
   readonly #room: number;
-  /** Characters that are certain to fill the room. */
-  readonly #characters: number;
 
   /** @throws {@link HindsearchError} `INVALID_ARGUMENT` if `maxObservationTokens` leaves no room between the tags. */
   constructor(protocol: SearchProtocol, tokenizer: Tokenizer) {
@@ -30,7 +28,6 @@ export class ObservationEncoder {
     this.#opening = encode(before + open);
     this.#closing = encode(close + after);
     this.#room = protocol.maxObservationTokens - this.#opening.length - this.#closing.length;
-    this.#characters = this.#room * longestToken(tokenizer);
     if (this.#room >= 1) return;
     throw new HindsearchError(
       "INVALID_ARGUMENT",

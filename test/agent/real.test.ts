@@ -91,5 +91,10 @@ describeShared("Search-R1's protocol in Qwen2.5's tokens", () => {
     const long = protocol.observationTokens([...passages, ...passages, ...passages, ...passages]);
     expect(long.length).toBe(500);
     expect(tokenizer.decode(long)).toMatch(/^\n\n<information>Doc 1\(Title: .*<\/information>\n\n$/s);
+    const endless = passages.map((passage) => ({ ...passage, text: passage.text.repeat(30) }));
+    const whole = tokenizer.encodeText(numberedPassages(endless));
+    expect(whole.length).toBeGreaterThan(10_000);
+    const room = [...protocol.observationTokens(endless)].slice(4, -4);
+    expect(room).toEqual(whole.slice(0, room.length));
   });
 });

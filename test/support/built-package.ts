@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import ts from "typescript";
@@ -29,17 +29,23 @@ export class BuiltPackage {
     this.folder = await mkdtemp(join(tmpdir(), "hindsearch-built-"));
     await cp(join(root, "package.json"), join(this.folder, "package.json"));
     await symlink(join(root, "node_modules"), join(this.folder, "node_modules"));
-    const config = ts.getParsedCommandLineOfConfigFile(
-      join(root, "tsconfig.build.json"),
-      { outDir: join(this.folder, "dist"), declaration: false, sourceMap: false, inlineSources: false },
-      {
-        ...ts.sys,
-        onUnRecoverableConfigFileDiagnostic: (diagnostic) => console.error(diagnostic.messageText),
-      },
-    );
-    if (config === undefined) throw new Error("tsconfig.build.json cannot be read");
-    ts.createProgram(config.fileNames, config.options).emit();
+    for (const path of await readdir(join(root, "lib"), { recursive: true })) {
+      if (/\.c?ts$/.test(path)) await this.translate(path);
+    }
     await this.placeBinary(binary);
+  }
+
+  private async translate(path: string): Promise<void> {
+    const fileName = join(root, "lib", path);
+    const module = path.endsWith(".cts") ? ts.ModuleKind.CommonJS : ts.ModuleKind.ESNext;
+    const compilerOptions = { module, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true };
+    const { outputText } = ts.transpileModule(await readFile(fileName, "utf8"), {
+      fileName,
+      compilerOptions,
+    });
+    const target = join(this.folder, "dist", path.replace(/ts$/, "js"));
+    await mkdir(dirname(target), { recursive: true });
+    await writeFile(target, outputText);
   }
 
   /** Puts the binary of the last native build at `path` below the package, and nowhere else. */

@@ -203,7 +203,8 @@ class Backend {
                            float* logits) = 0;
   // Draws one token a row from logits [R, V] (overwritten) with uniform numbers in [0, 1).
   // log_probs are of the distribution drawn from; for greedy rows of the untruncated distribution
-  // at temperature 1.
+  // at temperature 1. A row with a NaN, with +inf, or with nothing above -inf has no distribution:
+  // its token is 0 and its log-prob NaN, and no other row suffers.
   virtual void sample(float* logits, std::int64_t rows, std::int64_t vocabulary,
                       const Sampling* sampling, const double* uniforms, Token* tokens,
                       float* log_probs) = 0;

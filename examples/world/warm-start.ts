@@ -15,13 +15,13 @@ import {
 /** Settings of the warm start; its cache is named after them. */
 export const WARM_START = {
   seed: 0,
-  steps: 1_400,
+  steps: 2_000,
   batchSize: 64,
   learningRate: {
     kind: "cosine",
     learningRate: 4e-3,
     warmupSteps: 50,
-    totalSteps: 1_400,
+    totalSteps: 2_000,
     minimumRatio: 0.05,
   },
   beta2: 0.98,

@@ -106,16 +106,21 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
     const { policy, steps, startStep = 0, signal, microBatchTokens, maxSkippedUpdates = 3 } = this.#options;
     const { checkpointActivations = true } = this.#options;
     let skippedInARow = 0;
+    let upcoming = this.#batch(startStep);
     for (let step = startStep; step < steps; step++) {
       throwIfAborted(signal);
       const started = performance.now();
-      const batch = [...(await this.#batch(step))];
+      const batch = [...(await upcoming)];
       const learningRate = learningRateAt(this.#options.learningRate, step);
-      const { crossEntropy: loss } = await policy.forwardBackward(
+      const pass = policy.forwardBackward(
         batch,
         { crossEntropy: {} },
         { checkpointActivations, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal },
       );
+      // The next batch is made while the engine computes; an error in it belongs to the next step.
+      if (step + 1 < steps) upcoming = this.#batch(step + 1);
+      upcoming.catch(() => {});
+      const { crossEntropy: loss } = await pass;
       const { gradientNorm, skipped } = await policy.step({ ...this.#options.optimizer, learningRate });
       skippedInARow = skipped ? skippedInARow + 1 : 0;
       if (skippedInARow > maxSkippedUpdates) {
@@ -138,7 +143,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
     }
   }
 
-  #batch(step: number): readonly SupervisedExample[] | Promise<readonly SupervisedExample[]> {
+  async #batch(step: number): Promise<readonly SupervisedExample[]> {
     const { examples, batchSize = 32, seed = 0 } = this.#options;
     if (typeof examples === "function") return examples(step);
     return Array.from({ length: batchSize }, (_, i) => {

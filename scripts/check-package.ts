@@ -5,9 +5,18 @@
  * Run by `npm run check:package`. Exits non-zero with the output of the step that failed.
  */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
+import ts from "typescript";
 
 const root = resolve(import.meta.dirname, "..");
 const scratch = mkdtempSync(join(tmpdir(), "hindsearch-package-"));
@@ -69,31 +78,43 @@ function literally(path: string): RegExp {
   return new RegExp(`^${path.replaceAll(".", "\\.")}$`);
 }
 
-/** Installs a tarball into an empty project and uses it from both module systems, down to the native engine. */
+/** Installs a tarball into an empty project, uses it from both module systems, and trains with it. */
 function checkInstall(tarball: string, folder: string, ...args: string[]): void {
   mkdirSync(folder);
   writeFileSync(
     join(folder, "package.json"),
-    JSON.stringify({ name: "user", version: "1.0.0", private: true }),
+    JSON.stringify({ name: "user", private: true, type: "module" }),
   );
   run(folder, "npm", "install", tarball, ...quiet, ...args);
   writeFileSync(
-    join(folder, "use.mjs"),
+    join(folder, "both.js"),
     `import { createRequire } from "node:module";
-     import { HindsearchError } from "hindsearch";
-     import { loadAddon } from "./node_modules/hindsearch/dist/native/load.js";
+     import * as esm from "hindsearch";
      const cjs = createRequire(import.meta.url)("hindsearch");
-     if (cjs.HindsearchError !== HindsearchError) throw new Error("two copies of HindsearchError");
-     const { version } = createRequire(import.meta.url)("hindsearch/package.json");
-     if (loadAddon().version !== version) throw new Error("the native engine is of another version");`,
+     const names = Object.keys(esm);
+     if (names.length === 0) throw new Error("hindsearch exports nothing");
+     for (const name of names) if (cjs[name] !== esm[name]) throw new Error("two copies of " + name);`,
   );
+  run(folder, process.execPath, "both.js");
   writeFileSync(
-    join(folder, "use.cjs"),
-    `const { HindsearchError } = require("hindsearch");
-     if (!(new HindsearchError("IO", "x") instanceof Error)) throw new Error("HindsearchError is no Error");`,
+    join(folder, "require.cjs"),
+    `const { normalizeAnswer } = require("hindsearch");
+     if (normalizeAnswer("The Answer!") !== "answer") throw new Error(normalizeAnswer("The Answer!"));`,
   );
-  run(folder, process.execPath, "use.mjs");
-  run(folder, process.execPath, "use.cjs");
+  run(folder, process.execPath, "require.cjs");
+  for (const name of ["own-loop.ts", "own-loop/tiny-world.ts"])
+    copyAsJavaScript(join(root, "examples", name), join(folder, name));
+  run(folder, process.execPath, "own-loop.js");
+}
+
+/** Writes a TypeScript example as the JavaScript that plain Node runs. */
+function copyAsJavaScript(source: string, target: string): void {
+  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
+  mkdirSync(dirname(target), { recursive: true });
+  writeFileSync(
+    target.replace(/\.ts$/, ".js"),
+    ts.transpileModule(readFileSync(source, "utf8"), { compilerOptions }).outputText,
+  );
 }
 
 /** Makes a tarball that carries a prebuilt binary, from the sources in `tarball`; the working tree stays as it is. */

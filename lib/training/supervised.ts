@@ -106,11 +106,11 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
     const { policy, steps, startStep = 0, signal, microBatchTokens, maxSkippedUpdates = 3 } = this.#options;
     const { checkpointActivations = true } = this.#options;
     let skippedInARow = 0;
-    let upcoming = this.#batch(startStep);
+    let upcoming: Promise<readonly SupervisedExample[]> | undefined;
     for (let step = startStep; step < steps; step++) {
       throwIfAborted(signal);
       const started = performance.now();
-      const batch = [...(await upcoming)];
+      const batch = [...(await (upcoming ?? this.#batch(step)))];
       const learningRate = learningRateAt(this.#options.learningRate, step);
       const pass = policy.forwardBackward(
         batch,
@@ -118,8 +118,8 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
         { checkpointActivations, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal },
       );
       // The next batch is made while the engine computes; an error in it belongs to the next step.
-      if (step + 1 < steps) upcoming = this.#batch(step + 1);
-      upcoming.catch(() => {});
+      upcoming = step + 1 < steps ? this.#batch(step + 1) : undefined;
+      upcoming?.catch(() => {});
       const { crossEntropy: loss } = await pass;
       const { gradientNorm, skipped } = await policy.step({ ...this.#options.optimizer, learningRate });
       skippedInARow = skipped ? skippedInARow + 1 : 0;

@@ -128,7 +128,10 @@ describeShared("HindSearch on real questions over a real corpus", () => {
     using third = await load();
     using frozen = await third.snapshot();
     const judge = new PolicyJudge({ policy: frozen, maxTokens: 8 });
-    const [judged] = await run(third, "whole", { steps: 3, judge, resume: true, onWarning: () => {} });
+    const warnings: string[] = [];
+    const onWarning = (warning: string) => warnings.push(warning);
+    const [judged] = await run(third, "whole", { steps: 3, judge, resume: true, onWarning });
+    expect(warnings).toEqual([expect.stringMatching(/other settings .*: steps\.$/)]);
     expect(judged?.step).toBe(2);
     expect(judged?.metrics.judge?.calls).toBeGreaterThan(0);
     expect(judged?.metrics.judge?.failureShare).toBe(1);
@@ -170,11 +173,10 @@ async function transcripts(
     const found = await retriever.search(hops, PROTOCOL.passagesPerSearch);
     const right = goldAnswers[0];
     const wrong = questions[(i + 1) % questions.length]?.goldAnswers[0];
-    for (const [searches, answer] of [
-      [2, right],
-      [2, right],
-      [2, wrong],
-      [1, wrong],
+    for (const [searches, answer, importance] of [
+      [2, right, 2],
+      [2, wrong, 1],
+      [1, wrong, 1],
     ] as const) {
       const tokens = [...protocol.promptTokens(question)];
       const weights = tokens.map(() => 0);
@@ -185,10 +187,10 @@ async function transcripts(
         }
       };
       for (const [hop, query] of hops.slice(0, searches).entries()) {
-        add(policy.tokenizer.encodeText(`<search> ${query} </search>`), 1);
+        add(policy.tokenizer.encodeText(`<search> ${query} </search>`), importance);
         add(protocol.observationTokens(found[hop] ?? []), 0);
       }
-      add(policy.tokenizer.encodeText(`<answer> ${answer} </answer>`), 1);
+      add(policy.tokenizer.encodeText(`<answer> ${answer} </answer>`), importance);
       examples.push({ tokens, weights });
     }
   }
@@ -199,7 +201,13 @@ async function teach(policy: Policy, examples: readonly SupervisedExample[]): Pr
   const steps = 120;
   const learningRate = { kind: "cosine", learningRate: 0.01, totalSteps: steps, warmupSteps: 5 } as const;
   const losses: number[] = [];
-  const trainer = new SupervisedTrainer({ policy, examples, steps, batchSize: 16, learningRate });
+  const trainer = new SupervisedTrainer({
+    policy,
+    examples,
+    steps,
+    batchSize: examples.length,
+    learningRate,
+  });
   for await (const { loss } of trainer) losses.push(loss);
   // What is left is the choice between right and wrong answers.
   expect(losses.at(-1)).toBeLessThan(0.3);

@@ -90,6 +90,7 @@ export {
 export { engine } from "./policy/engine.js";
 export type { GeneratedText, GenerateOptions } from "./policy/generate.js";
 export type { JsonObject } from "./policy/json-file.js";
+export type { ModelTensor } from "./policy/model-tensors.js";
 export type {
   Aggregation,
   CrossEntropyTerm,
@@ -116,6 +117,7 @@ export type {
   TokenizerFiles,
 } from "./policy/policy-options.js";
 export type { PromptSegment } from "./policy/segment.js";
+export type { TokenBytes } from "./policy/token-bytes.js";
 export {
   createTokenizer,
   type DecodeOptions,

@@ -1,3 +1,4 @@
+import type { TagPair } from "./protocol.js";
 import type { Span, SpanKind } from "./trajectory.js";
 
 /** A tag as the policy writes it: the bytes of its text, or one control token if the tokenizer has it as one. */
@@ -11,13 +12,23 @@ export interface Tag {
 /** The tags that make an action. */
 export interface ActionTags {
   /** Around a query. */
-  search: { open: Tag; close: Tag };
+  search: TagPair<Tag>;
   /** Around the answer. */
-  answer: { open: Tag; close: Tag };
+  answer: TagPair<Tag>;
 }
 
-/** What a turn does. `none`: no complete action in it. */
-export type Action = { kind: "search" | "answer"; text: string } | { kind: "none" };
+/** What a turn does. */
+export type Action =
+  | {
+      /** What the tags say. */
+      kind: "search" | "answer";
+      /** What stands between them, trimmed; not empty. */
+      text: string;
+    }
+  | {
+      /** No complete action. */
+      kind: "none";
+    };
 
 /** A turn, parsed. */
 export interface ParsedTurn {
@@ -26,7 +37,7 @@ export interface ParsedTurn {
   /** What its tokens are, from 0, covering all of them. */
   spans: Span[];
   /** The tokens strictly inside the action's tags; empty for `none`. */
-  inner: { start: number; end: number };
+  inner: Pick<Span, "start" | "end">;
 }
 
 /**
@@ -34,7 +45,7 @@ export interface ParsedTurn {
  *
  * The rule is Search-R1's (arXiv:2503.09516): the action is the first opening tag that has its own closing tag
  * behind it, with everything between the two, trimmed, as its text; an opening tag without one is plain text. A turn
- * stops with its first closing tag (see `stops` in {@link "agent/protocol"!BoundProtocol}), so there is at most one
+ * stops with its first closing tag (see `stops` in {@link BoundProtocol}), so there is at most one
  * action, and what the last token holds behind the closing tag belongs to nobody: the token stays, its text is not
  * read. An action whose text is empty is none.
  *

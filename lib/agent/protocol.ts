@@ -3,11 +3,11 @@ import type { PromptSegment } from "../policy/tokenizer.js";
 import type { Passage } from "../retrieval/passage.js";
 
 /** An opening and a closing tag. */
-export interface TagPair {
+export interface TagPair<Tag = string> {
   /** E.g. `<search>`. */
-  open: string;
+  open: Tag;
   /** E.g. `</search>`. */
-  close: string;
+  close: Tag;
 }
 
 /**
@@ -53,8 +53,13 @@ export interface SearchProtocol {
   maxTokens: number;
   /** The text between the information tags. */
   formatPassages(passages: readonly Passage[]): string;
-  /** What is put before and after the information tags. */
-  observationFrame: { before: string; after: string };
+  /** What is put around the information tags. */
+  observationFrame: {
+    /** In front of the opening tag. */
+    before: string;
+    /** Behind the closing tag. */
+    after: string;
+  };
   /** Inserted after a turn without a complete action; may be empty. */
   notice: string;
 }

@@ -68,7 +68,7 @@ export const FULL_SAMPLING: Readonly<Sampling> = { temperature: 1, topK: 0, topP
  * One rollout, written once while it is sampled and never derived again: the sampled ids are the truth, nothing is
  * decoded and encoded again, and every mask is a function of the spans (`masks.ts`).
  *
- * Invariants, checked by {@link checkTrajectory}: `logProbs` is as long as `tokens`; the spans are in order, touch
+ * Invariants, checked when it is made or read: `logProbs` is as long as `tokens`; the spans are in order, touch
  * and cover all tokens; inserted tokens have log-prob 0.
  */
 export interface Trajectory {
@@ -108,7 +108,12 @@ export interface Trajectory {
   /** What the log-probs are of. */
   sampling: Sampling;
   /** Key of the counter-based generator; the token at position p is a function of (seed, stream, p). */
-  key: { seed: bigint; stream: bigint };
+  key: {
+    /** That of the run. */
+    seed: bigint;
+    /** A hash of step, question and sample. */
+    stream: bigint;
+  };
 }
 
 /** Length of prompt and trajectory together, in tokens. */

@@ -44,8 +44,22 @@ export type CritiqueFailure = "unparsable" | "too-short" | "refused" | "truncate
  * distillation term and is counted. `raw` is the model's whole reply, for the record.
  */
 export type Critique =
-  | { readonly status: "ok"; readonly text: string; readonly raw?: string }
-  | { readonly status: CritiqueFailure; readonly reason: string; readonly raw?: string };
+  | {
+      /** There is a critique. */
+      readonly status: "ok";
+      /** The critique. */
+      readonly text: string;
+      /** The whole reply. */
+      readonly raw?: string;
+    }
+  | {
+      /** Why there is none. */
+      readonly status: CritiqueFailure;
+      /** The same in words. */
+      readonly reason: string;
+      /** The whole reply, if there was one. */
+      readonly raw?: string;
+    };
 
 /** Reads a failed trajectory and writes one or two sentences on which search should have been made. */
 export interface Judge {

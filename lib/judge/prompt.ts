@@ -73,6 +73,7 @@ export interface JudgePromptOptions {
 
 /** One message to the judge's model. */
 export interface JudgeMessage {
+  /** Who speaks. */
   role: "system" | "user";
   /** Trusted pieces are ours, the others are foreign text. */
   content: readonly PromptSegment[];
@@ -80,6 +81,7 @@ export interface JudgeMessage {
 
 /** A request for a critique. */
 export interface JudgePrompt {
+  /** The instruction, then the trajectory. */
   messages: readonly JudgeMessage[];
   /** Stands in the marks around the critique and nowhere in the trajectory. */
   nonce: string;

@@ -20,6 +20,7 @@ export const engine = {
   get threads(): number {
     return loadAddon().threads();
   },
+  /** See the getter. */
   set threads(count: number) {
     callNativeSync(() => loadAddon().setThreads(count));
   },

@@ -16,7 +16,7 @@ export interface Passage {
  * The first line is the title if a line break follows it or if it is in quotes; its outer quotes are taken off, inner
  * ones stay. A single line without quotes is all text. Nothing is refused: contents come from servers too.
  */
-export function parseContents(contents: string): { title: string; text: string } {
+export function parseContents(contents: string): Pick<Passage, "title" | "text"> {
   const end = contents.indexOf("\n");
   const first = (end < 0 ? contents : contents.slice(0, end)).trim();
   const quoted = first.length >= 2 && first.startsWith('"') && first.endsWith('"');

@@ -9,7 +9,7 @@ import type { StepOptions } from "../policy/policy-options.js";
 import type { AdvantageOptions } from "./advantages.js";
 import type { TrajectoryScope } from "./critiques.js";
 import type { HintControl } from "./hints.js";
-import type { EvaluationMode, HindSearchOptions } from "./options.js";
+import type { EvaluationMode, HindSearchOptions, StartupCheckOptions } from "./options.js";
 import { checkTrainingSampling } from "./sampling-check.js";
 import {
   type LearningRateSchedule,
@@ -21,7 +21,7 @@ import {
 /** The HindSearch term with every default filled in. */
 export interface DistillationSettings {
   /** The term, with its full weight. */
-  term: DistillTerm & { weight: number; clamp: readonly [low: number, high: number] };
+  term: DistillTerm & Required<Pick<DistillTerm, "weight" | "clamp">>;
   /** Of the weight. */
   schedule: WeightSchedule;
   /** Tokens it acts on. */
@@ -70,11 +70,12 @@ export interface TrainerSettings {
   search: SearchFailureOptions;
   /** Tokens that are run together; `null`: the engine's default. */
   microBatchTokens: number | null;
+  /** Whether backward computes most of a layer again. */
   checkpointActivations: boolean;
   /** Every so many steps the costly health numbers are taken; 0: never. */
   measureEvery: number;
   /** The check at the start of a run. */
-  startupCheck: { trajectories: number; tolerance: number };
+  startupCheck: Required<StartupCheckOptions>;
   /** Updates in a row that may be skipped. */
   maxSkippedUpdates: number;
   /** Steps between two evaluations. */

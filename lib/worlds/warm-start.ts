@@ -67,6 +67,14 @@ export class Demonstrations {
     private readonly seed: number,
   ) {}
 
+  /**
+   * Generates the worlds and looks up what every search in them finds.
+   *
+   * @param tokenizer - Of the model to be trained.
+   * @param protocol - How the searcher talks.
+   * @param seed - Of all drawing.
+   * @param mixture - What is shown how often.
+   */
   static async create(
     tokenizer: Tokenizer,
     protocol: SearchProtocol,

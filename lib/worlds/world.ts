@@ -5,8 +5,11 @@ import { type Kind, NAME_PARTS, RELATIONS, type Relation } from "./vocabulary.js
 
 /** Something that has a name. All kinds but `land` have one passage, which tells their relations. */
 export interface Entity {
+  /** Its place in {@link World.entities}. */
   id: number;
+  /** What it is. */
   kind: Kind;
+  /** Unique in its world. */
   name: string;
   /** What this entity says about others, in the order of its passage. */
   relations: Map<Relation, Entity>;
@@ -14,6 +17,7 @@ export interface Entity {
 
 /** A question as the relations to follow from a start: `mentor of author of BOOK` is ["author", "mentor"]. */
 export interface Path {
+  /** From the start on, the reverse of how the question puts them. */
   relations: Relation[];
   /** `chain[0]` is named in the question, `chain[i]` says `relations[i]` of `chain[i + 1]`; the last is the answer. */
   chain: Entity[];
@@ -41,7 +45,9 @@ export interface WorldOptions {
  * books, a last name alone finds one of about three persons: a search is good or bad by how it is worded.
  */
 export class World {
+  /** What it was generated from. */
   readonly seed: number;
+  /** All of them, by id. */
   readonly entities: readonly Entity[];
   private readonly byName: Map<string, Entity>;
 

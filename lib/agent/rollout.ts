@@ -2,7 +2,7 @@ import { type AbortOptions, onAbort, throwIfAborted } from "../abort.js";
 import type { Question } from "../data/question.js";
 import { hashKey } from "../data/random.js";
 import { HindsearchError } from "../errors.js";
-import type { SegmentOptions } from "../policy/decoder.js";
+import { type SegmentOptions, toUint64 } from "../policy/decoder.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import type { BoundProtocol } from "./bound-protocol.js";
 import { Pacer } from "./pacer.js";
@@ -112,6 +112,13 @@ class Rollout {
         `groupSize is ${groupSize}, expected a positive integer.`,
       );
     }
+    const { maxFailedShare = 0 } = options;
+    if (!(maxFailedShare >= 0 && maxFailedShare <= 1)) {
+      throw new HindsearchError(
+        "INVALID_ARGUMENT",
+        `maxFailedShare is ${maxFailedShare}, expected a number from 0 to 1.`,
+      );
+    }
     this.#options = options;
     this.#total = questions.length * groupSize;
     this.#off = onAbort(signal, () => this.#stop.abort(signal?.reason));
@@ -156,7 +163,7 @@ class Rollout {
     const { purpose = "rollout" } = this.#options;
     const promptTokens = protocol.promptTokens(question.question);
     const recorders = Array.from({ length: groupSize }, (_, sample) => {
-      const key = { seed: BigInt(seed), stream: hashKey(purpose, step, group, sample) };
+      const key = { seed: toUint64(seed, "seed"), stream: hashKey(purpose, step, group, sample) };
       return new TrajectoryRecorder({ step, group, sample, question, promptTokens, sampling, key, protocol });
     });
     const [any] = recorders;

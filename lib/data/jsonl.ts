@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { pipeline, type Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
@@ -125,7 +126,8 @@ async function* readChunks(path: string, signal: AbortSignal | undefined): Async
   let file: FileHandle | undefined;
   try {
     throwIfAborted(signal);
-    file = await open(path);
+    // Non-blocking, so that a pipe without a writer cannot hang the call before its kind is known.
+    file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     if (!(await file.stat()).isFile()) throw new Error("not a regular file");
     const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0);
     let stream: Readable = file.createReadStream({ start: 0, highWaterMark: CHUNK_BYTES, autoClose: false });

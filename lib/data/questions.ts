@@ -2,6 +2,9 @@ import { HindsearchError } from "../errors.js";
 import { type JsonlOptions, readJsonl } from "./jsonl.js";
 import type { Question } from "./question.js";
 
+/** A prompt with a longer question fits no context, and would take minutes to encode. */
+const MAX_QUESTION = 65_536;
+
 /** Options of {@link loadQuestions}. */
 export interface QuestionsOptions extends JsonlOptions {
   /** Read only that many rows from the start. Default: all. */
@@ -44,7 +47,7 @@ export async function loadQuestions(path: string, options: QuestionsOptions = {}
  * @param row - Any JSON value.
  * @param place - Where it stands, for messages.
  * @param defaultId - Identity of a row without `id`.
- * @throws {@link HindsearchError} `INVALID_DATA`.
+ * @throws {@link HindsearchError} `INVALID_DATA`, also for a question of more than 65,536 characters.
  */
 export function parseQuestion(row: unknown, place: string, defaultId: string): Question {
   const invalid = (what: string) => new HindsearchError("INVALID_DATA", `${place}: ${what}.`);
@@ -53,6 +56,9 @@ export function parseQuestion(row: unknown, place: string, defaultId: string): Q
   if (typeof id !== "string" && !Number.isSafeInteger(id)) throw invalid("`id` must be text or an integer");
   if (typeof question !== "string" || question.trim() === "") {
     throw invalid("`question` must be text that is not blank");
+  }
+  if (question.length > MAX_QUESTION) {
+    throw invalid(`\`question\` has ${question.length} characters, at most ${MAX_QUESTION} are read`);
   }
   if (metadata !== undefined && metadata !== null && !isRecord(metadata)) {
     throw invalid("`metadata` must be an object");

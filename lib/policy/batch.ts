@@ -107,6 +107,9 @@ export function packTokens(sequences: readonly { tokens: Tokens }[]): PackedSequ
  */
 export function toInt32Array(tokens: Tokens, place: string): Int32Array {
   if (tokens instanceof Int32Array) return tokens;
+  if (!Array.isArray(tokens) && !ArrayBuffer.isView(tokens)) {
+    throw invalid(`${place} is no list of token ids, but ${tokens === null ? "null" : typeof tokens}`);
+  }
   const array = Int32Array.from(tokens);
   for (const [index, token] of array.entries()) {
     if (token !== tokens[index])

@@ -3,7 +3,7 @@ import { HindsearchError } from "../errors.js";
 import type { ComputeType, NativeModel, NativeModelConfig, StorageType } from "../native/addon.js";
 import { callNative, callNativeSync } from "../native/call.js";
 import { loadAddon } from "../native/load.js";
-import { packColumns, packTokens, type Tokens, type TrainingSequence } from "./batch.js";
+import { packColumns, packTokens, type Tokens, type TrainingSequence, toInt32Array } from "./batch.js";
 import { openCheckpoint } from "./checkpoint.js";
 import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
 import { Decoder, toUint64 } from "./decoder.js";
@@ -213,7 +213,10 @@ export class Policy implements Disposable {
    */
   async score(sequences: readonly SequenceToScore[], options: ScoreOptions = {}): Promise<ScoredSequence[]> {
     const packed = packTokens(sequences);
-    const first = Int32Array.from(sequences, (sequence) => sequence.first ?? 1);
+    const first = toInt32Array(
+      sequences.map((sequence) => sequence.first ?? 1),
+      "first",
+    );
     const { temperature = 1, entropy = false, microBatchTokens = MICRO_BATCH_TOKENS, signal } = options;
     const { logProbs, entropies } = await callNative(
       (cancellation) =>

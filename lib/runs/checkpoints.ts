@@ -38,6 +38,9 @@ export class CheckpointStore {
    * @throws {@link HindsearchError} `IO`; what `write` throws comes through, and nothing is left behind.
    */
   async write(step: number, write: (folder: string) => Promise<void>): Promise<CheckpointFolder> {
+    if (!Number.isSafeInteger(step) || step < 0) {
+      throw new HindsearchError("INVALID_ARGUMENT", `step is ${step}, expected a whole number from 0.`);
+    }
     const folder = join(this.folder, folderName(step));
     const partial = `${folder}.partial`;
     await rm(partial, { recursive: true, force: true });
@@ -58,10 +61,14 @@ export class CheckpointStore {
     return { step, folder };
   }
 
-  /** Complete checkpoints, oldest first. What is not complete is skipped with a warning. */
+  /**
+   * Complete checkpoints, oldest first. What is not complete is skipped with a warning.
+   *
+   * @throws {@link HindsearchError} `IO`.
+   */
   async list(): Promise<CheckpointFolder[]> {
     const found: CheckpointFolder[] = [];
-    for (const name of (await readdir(this.folder)).sort()) {
+    for (const name of (await this.#names()).sort()) {
       const folder = join(this.folder, name);
       const step = parseName(name);
       const missing = step === undefined ? "its name is not step-NNNNNNNN" : await incomplete(folder, step);
@@ -69,6 +76,15 @@ export class CheckpointStore {
       else this.onWarning(`Checkpoint ${folder} is skipped: ${missing}.`);
     }
     return found;
+  }
+
+  async #names(): Promise<string[]> {
+    try {
+      return await readdir(this.folder);
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return [];
+      throw new HindsearchError("IO", `Cannot list the checkpoints: ${(cause as Error).message}.`, { cause });
+    }
   }
 
   /** The complete checkpoint with the most steps. */
@@ -114,13 +130,13 @@ async function seal(folder: string, step: number): Promise<void> {
 
 /** What a folder lacks to be a complete checkpoint. */
 async function incomplete(folder: string, step: number): Promise<string | undefined> {
-  let marker: { step?: unknown; files?: unknown };
+  let marker: { step?: unknown; files?: unknown } | null;
   try {
     marker = JSON.parse(await readFile(join(folder, MARKER), "utf8"));
   } catch {
     return `it has no readable ${MARKER}, so it was not written to its end`;
   }
-  if (marker.step !== step || typeof marker.files !== "object" || marker.files === null) {
+  if (marker?.step !== step || typeof marker.files !== "object" || marker.files === null) {
     return `its ${MARKER} is not that of step ${step}`;
   }
   for (const [name, size] of Object.entries(marker.files)) {

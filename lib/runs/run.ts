@@ -1,5 +1,5 @@
 import { createReadStream } from "node:fs";
-import { access, mkdir, open, readFile, rename } from "node:fs/promises";
+import { access, type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { HindsearchError } from "../errors.js";
@@ -30,13 +30,15 @@ const LOGS: readonly RunLog[] = ["metrics", "trajectories"];
  * | `checkpoints/step-00000010/` | model, optimizer and trainer state after that many steps |
  *
  * Lines are appended whole, in the order of the calls. A line that a crash cut off is dropped when the run is opened
- * again. One process at a time writes to a run.
+ * again and written to. One process at a time writes to a run.
  */
 export class RunDirectory {
   /** Where it is. */
   readonly folder: string;
   /** Its checkpoints. */
   readonly checkpoints: CheckpointStore;
+  /** Logs whose last line is known to be whole. */
+  readonly #whole = new Set<RunLog>();
   #writes: Promise<unknown> = Promise.resolve();
 
   private constructor(folder: string, onWarning: (warning: string) => void) {
@@ -104,9 +106,11 @@ export class RunDirectory {
   append(log: RunLog, records: readonly RunRecord[]): Promise<void> {
     const text = records.map((record) => `${JSON.stringify(record)}\n`).join("");
     return this.#queue(async () => {
-      const file = await open(this.#path(log), "a");
+      const file = await open(this.#path(log), "a+");
       try {
+        if (!this.#whole.delete(log)) await dropCutLine(file);
         await file.appendFile(text);
+        this.#whole.add(log);
       } finally {
         await file.close();
       }
@@ -167,6 +171,20 @@ export class RunDirectory {
     this.#writes = done.catch(() => undefined);
     return done;
   }
+}
+
+/** Cuts off what stands behind the last line feed: a record that a crash cut off would swallow the next one. */
+async function dropCutLine(file: FileHandle): Promise<void> {
+  const { size } = await file.stat();
+  const buffer = Buffer.alloc(65_536);
+  for (let end = size; end > 0; ) {
+    const start = Math.max(0, end - buffer.length);
+    const { bytesRead } = await file.read(buffer, 0, end - start, start);
+    const feed = buffer.subarray(0, bytesRead).lastIndexOf(10);
+    if (feed >= 0) return start + feed + 1 < size ? file.truncate(start + feed + 1) : undefined;
+    end = start;
+  }
+  if (size > 0) await file.truncate(0);
 }
 
 async function* lines(path: string): AsyncGenerator<{ line: string; record: RunRecord }> {

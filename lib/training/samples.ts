@@ -1,5 +1,6 @@
 import { startPaced } from "../agent/pacer.js";
 import type { Trajectory } from "../agent/trajectory.js";
+import { HindsearchError } from "../errors.js";
 import type { Critique } from "../judge/judge.js";
 import type { RewardResult } from "../reward/reward.js";
 import { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./advantages.js";
@@ -59,7 +60,7 @@ export async function scoreGroups(
     const results = await Promise.all(
       trajectories.map((trajectory) => (trajectory.status === "search failed" ? null : score(trajectory))),
     );
-    const rewards = results.map((result) => result?.reward ?? null);
+    const rewards = results.map((result, i) => rewardOf(result, trajectories[i] as Trajectory));
     const advantages = groupAdvantages(rewards, advantage);
     const group = outcome(rewards, successThreshold);
     return trajectories.map((trajectory, i): TrainingSample => {
@@ -74,6 +75,16 @@ export async function scoreGroups(
       };
     });
   });
+}
+
+function rewardOf(result: RewardResult | null, { id }: Trajectory): number | null {
+  if (result === null) return null;
+  const reward: unknown = (result as RewardResult | undefined)?.reward;
+  if (typeof reward === "number") return reward;
+  throw new HindsearchError(
+    "INVALID_ARGUMENT",
+    `The reward of trajectory ${id} is ${typeof reward}, expected a number; score() must return { reward, components }.`,
+  );
 }
 
 function outcome(rewards: readonly (number | null)[], threshold: number): GroupOutcome {

@@ -32,6 +32,7 @@ export interface LearningRateSchedule {
  */
 export function learningRateAt(schedule: LearningRateSchedule, step: number): number {
   const { kind, learningRate, warmupSteps = 0, totalSteps, minimumRatio = 0 } = schedule;
+  require(["constant", "linear", "cosine"].includes(kind), "kind", kind, "constant, linear or cosine");
   require(learningRate >= 0 && Number.isFinite(learningRate), "learningRate", learningRate, "a number >= 0");
   require(Number.isInteger(warmupSteps) && warmupSteps >= 0, "warmupSteps", warmupSteps, "an integer >= 0");
   require(minimumRatio >= 0 && minimumRatio <= 1, "minimumRatio", minimumRatio, "a number in [0, 1]");
@@ -48,13 +49,31 @@ export function learningRateAt(schedule: LearningRateSchedule, step: number): nu
 /** How the weight of the distillation term goes with the training steps, as plain data. */
 export type WeightSchedule =
   /** The same weight always: HindSearch's own. */
-  | { kind: "constant" }
+  | {
+      /** What it does with the weight. */
+      kind: "constant";
+    }
   /** 0 for the first `steps` training steps, the full weight from then on (SD-Search, arXiv:2605.18299). */
-  | { kind: "delayed"; steps: number }
+  | {
+      /** What it does with the weight. */
+      kind: "delayed";
+      /** Training steps. */
+      steps: number;
+    }
   /** Rises linearly from 0 to the full weight over `steps` training steps. */
-  | { kind: "warmup"; steps: number }
+  | {
+      /** What it does with the weight. */
+      kind: "warmup";
+      /** Training steps. */
+      steps: number;
+    }
   /** Falls linearly from the full weight to 0 over `steps` training steps (AHEAD, arXiv:2608.24114). */
-  | { kind: "linear-decay"; steps: number };
+  | {
+      /** What it does with the weight. */
+      kind: "linear-decay";
+      /** Training steps. */
+      steps: number;
+    };
 
 /**
  * The factor of a weight in a training step, in [0, 1].
@@ -66,6 +85,9 @@ export type WeightSchedule =
 export function weightFactorAt(schedule: WeightSchedule, step: number): number {
   if (schedule.kind === "constant") return 1;
   const { kind, steps } = schedule;
+  require(["delayed", "warmup", "linear-decay"].includes(
+    kind,
+  ), "kind", kind, "constant, delayed, warmup or linear-decay");
   require(Number.isInteger(steps) && steps > 0, "steps", steps, "an integer > 0");
   if (kind === "delayed") return step < steps ? 0 : 1;
   const progress = Math.min(1, step / steps);

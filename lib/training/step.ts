@@ -1,4 +1,4 @@
-import type { AbortOptions } from "../abort.js";
+import { type AbortOptions, abortable } from "../abort.js";
 import type { BoundProtocol } from "../agent/bound-protocol.js";
 import { type RolloutOptions, rollout } from "../agent/rollout.js";
 import type { Trajectory } from "../agent/trajectory.js";
@@ -64,7 +64,9 @@ export async function trainingStep(context: StepContext, step: number): Promise<
   const rolloutTime = watch.lap();
 
   // 3. Rewards, and advantages within each group.
-  const groups = await scoreGroups(rolled.groups, (trajectory) => score(context, trajectory), settings);
+  // A reward may ask a service that does not answer.
+  const scoring = scoreGroups(rolled.groups, (trajectory) => score(context, trajectory), settings);
+  const groups = await abortable(scoring, context.signal);
   const samples = groups.flat();
 
   // 4. In parallel: critiques of failed trajectories, and the frozen reference on the plain contexts.

@@ -4,6 +4,7 @@ import type { AbortOptions } from "../abort.js";
 import type { SamplerCursor } from "../data/sampler.js";
 import { HindsearchError } from "../errors.js";
 import type { Policy } from "../policy/policy.js";
+import type { CheckpointFolder } from "../runs/checkpoints.js";
 
 /** Where a training run stands, beside weights and moments. Random numbers are counted, so there is no other state. */
 export interface TrainerState {
@@ -43,26 +44,27 @@ export async function saveTrainer(
  * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if the state is damaged or the optimizer file is of another model.
  */
 export async function loadTrainer(
-  folder: string,
+  { step: steps, folder }: CheckpointFolder,
   policy: Policy,
   options: AbortOptions,
 ): Promise<TrainerState> {
   const file = join(folder, "trainer.json");
-  let state: Partial<TrainerState & { version: number }>;
+  let state: Partial<TrainerState & { version: number }> | null;
   try {
     state = JSON.parse(await readFile(file, "utf8"));
   } catch (cause) {
     throw new HindsearchError("INVALID_CHECKPOINT", `${file} cannot be read as JSON.`, { cause });
   }
-  const { version, step, cursor, skippedInARow, fingerprint = null } = state;
-  if (version !== VERSION || !Number.isSafeInteger(step) || !cursor || !Number.isSafeInteger(skippedInARow)) {
+  const { version, step, cursor, skippedInARow, fingerprint = null } = state ?? {};
+  if (version !== VERSION || step !== steps || !cursor || !Number.isSafeInteger(skippedInARow)) {
     throw new HindsearchError(
       "INVALID_CHECKPOINT",
-      `${file} is not the state of a trainer of version ${VERSION}; found version ${version}.`,
+      `${file} is not the state of a trainer of version ${VERSION} after ${steps} steps; found version ${version} and ` +
+        `step ${step}.`,
     );
   }
   await policy.loadOptimizer(join(folder, "optimizer.safetensors"), options);
-  return { step: Number(step), cursor, skippedInARow: Number(skippedInARow), fingerprint };
+  return { step, cursor, skippedInARow: Number(skippedInARow), fingerprint };
 }
 
 /**

@@ -9,6 +9,7 @@ import type { Decoder } from "../policy/decoder.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
 import { RunDirectory } from "../runs/run.js";
+import { checkOptions } from "./check-options.js";
 import type { EvaluationMode, HindSearchOptions } from "./options.js";
 import { runPlan } from "./plan.js";
 import { recordEvaluation, type TrainingEvaluation, type TrainingStepResult } from "./record.js";
@@ -50,6 +51,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
    * without effect, evaluation questions among the training questions.
    */
   constructor(options: HindSearchOptions) {
+    checkOptions(options);
     this.settings = resolveSettings(options);
     this.#options = options;
     this.#protocol = new BoundProtocol(options.protocol ?? searchR1(), options.policy);
@@ -209,7 +211,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       return RunDirectory.create(runFolder, this.settings, onWarning);
     }
     const run = await RunDirectory.open(runFolder, onWarning);
-    const before = (await run.config()) as Record<string, unknown>;
+    const before = ((await run.config()) ?? {}) as Record<string, unknown>;
     const now = JSON.parse(JSON.stringify(this.settings)) as Record<string, unknown>;
     const changed = Object.keys(now).filter(
       (key) => JSON.stringify(now[key]) !== JSON.stringify(before[key]),
@@ -231,7 +233,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     const latest = await run?.checkpoints.latest();
     await run?.rewind(latest?.step ?? 0);
     if (latest === undefined) return { step: 0, cursor: questions.cursor, skippedInARow: 0, fingerprint };
-    const state = await loadTrainer(latest.folder, policy, { signal });
+    const state = await loadTrainer(latest, policy, { signal });
     checkFingerprint(state.fingerprint, fingerprint);
     questions.restore(state.cursor);
     return { ...state, fingerprint };

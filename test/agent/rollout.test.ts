@@ -271,6 +271,15 @@ describe("failures", () => {
     }
   });
 
+  test("options out of range are refused", async () => {
+    for (const wrong of [{ seed: -1 }, { seed: 1.5 }, { groupSize: 0 }, { maxFailedShare: Number.NaN }]) {
+      await expect(run(script, wrong)).rejects.toMatchObject({
+        code: "INVALID_ARGUMENT",
+        message: expect.stringContaining(Object.keys(wrong)[0] as string),
+      });
+    }
+  });
+
   test("a signal that has fired starts nothing", async () => {
     const decoder = new ScriptedDecoder(tokenizer, script);
     const options = {

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -93,6 +94,18 @@ describe("readJsonl", () => {
     });
     expect(await fails(folder)).toMatchObject({ code: "IO" });
   });
+
+  test.skipIf(process.platform === "win32")(
+    "a pipe without a writer is refused, not waited for",
+    async () => {
+      const path = join(folder, "pipe");
+      execFileSync("mkfifo", [path]);
+      expect(await fails(path)).toMatchObject({
+        code: "IO",
+        message: expect.stringContaining("regular file"),
+      });
+    },
+  );
 
   test("ends on a signal, before and during", async () => {
     const path = await file("many.jsonl", "1\n".repeat(2_000_000));

@@ -37,6 +37,7 @@ describe("parseQuestion", () => {
     ["no object", [], "JSON object"],
     ["no question", { golden_answers: ["A"] }, "`question`"],
     ["a blank question", { question: " ", golden_answers: ["A"] }, "`question`"],
+    ["an endless question", { question: "q".repeat(65_537), golden_answers: ["A"] }, "65537 characters"],
     ["a question of another type", { question: 1, golden_answers: ["A"] }, "`question`"],
     ["no gold answer", { question: "q" }, "no gold answer"],
     ["an empty list", { question: "q", golden_answers: [] }, "no gold answer"],

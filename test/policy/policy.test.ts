@@ -125,6 +125,10 @@ describe("scoring", () => {
     expect(whole?.logProbs[0]).toBe(0);
     expect((await policy.score([{ tokens }]))[0]?.entropies).toHaveLength(0);
     expect(await policy.score([])).toEqual([]);
+    for (const first of [1.5, Number.NaN]) {
+      await expect(policy.score([{ tokens, first }])).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
+    }
+    await expect(policy.score([{ tokens: 5 as never }])).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
   });
 
   test("is softmax at the temperature given", async () => {

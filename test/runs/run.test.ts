@@ -61,6 +61,20 @@ describe("logs", () => {
     ]);
   });
 
+  test("a line that was cut off does not swallow the next one", async () => {
+    const run = await RunDirectory.create(folder, {});
+    await run.append("metrics", [{ step: 0 }]);
+    await appendFile(join(folder, "metrics.jsonl"), `{"step":1,"x":"${"y".repeat(200_000)}`);
+    await appendFile(join(folder, "trajectories.jsonl"), '{"step":');
+    const opened = await RunDirectory.open(folder);
+    for (const step of [1, 2]) {
+      await opened.append("metrics", [{ step }]);
+      await opened.append("trajectories", [{ step }]);
+    }
+    expect(await all(opened, "metrics")).toEqual([{ step: 0 }, { step: 1 }, { step: 2 }]);
+    expect(await all(opened, "trajectories")).toEqual([{ step: 1 }, { step: 2 }]);
+  });
+
   test("a damaged line in the middle is an error, not skipped", async () => {
     const run = await RunDirectory.create(folder, {});
     await run.append("metrics", [{ step: 0 }]);
@@ -165,6 +179,13 @@ describe("checkpoints", () => {
     expect(warnings.length).toBe(4);
     expect(warnings.join("\n")).toMatch(/weights\.bin has 1 bytes instead of 3/);
     expect(warnings.join("\n")).toMatch(/no readable complete\.json/);
+  });
+
+  test("a step that is none is refused", async () => {
+    const run = await RunDirectory.create(folder, {});
+    for (const step of [-1, 1.5, Number.NaN]) {
+      await expect(run.checkpoint(step, async () => {})).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
+    }
   });
 
   test("pruning keeps the newest", async () => {

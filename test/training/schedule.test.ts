@@ -20,6 +20,7 @@ describe("learningRateAt", () => {
 
   test.each([
     [{ kind: "cosine", learningRate: 1 }, "totalSteps"],
+    [{ kind: "foo", learningRate: 1, totalSteps: 4 } as never, "kind is foo"],
     [{ kind: "constant", learningRate: -1 }, "learningRate"],
     [{ kind: "constant", learningRate: Number.NaN }, "learningRate"],
     [{ kind: "constant", learningRate: 1, warmupSteps: 0.5 }, "warmupSteps"],

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -187,6 +187,27 @@ describe("resume", () => {
     expect(await allWeights(loaded)).toEqual(await allWeights(policy));
   });
 
+  test("damaged state is refused or skipped, with the reason", async () => {
+    const runFolder = join(root, "damaged");
+    await train({ runFolder, steps: 2, checkpointEvery: 1, keepCheckpoints: 1 });
+    const checkpoints = join(runFolder, "checkpoints");
+    const file = join(checkpoints, "step-00000002", "trainer.json");
+    const marker = join(checkpoints, "step-00000002", "complete.json");
+    const text = await readFile(file, "utf8");
+    const again = () => train({ runFolder, steps: 3, resume: true, onWarning: () => {} });
+    for (const state of [text.replace('"step": 2', '"step": 1'), "null".padEnd(text.length)]) {
+      await writeFile(file, state);
+      await expect(again()).rejects.toMatchObject({ code: "INVALID_CHECKPOINT" });
+    }
+    await writeFile(marker, "null");
+    expect((await again()).results.map(({ step }) => step)).toEqual([0, 1, 2]);
+    await rm(checkpoints, { recursive: true });
+    await writeFile(checkpoints, "");
+    await expect(again()).rejects.toMatchObject({ code: "IO" });
+    await writeFile(join(runFolder, "config.json"), "null");
+    await expect(again()).rejects.toMatchObject({ code: "IO" });
+  });
+
   test("another initial policy is refused: it would be another teacher", async () => {
     const runFolder = join(root, "other-teacher");
     await train({ runFolder, steps: 2 });
@@ -353,6 +374,44 @@ describe("what is refused", () => {
     await refuse({ learningRate: { kind: "cosine", learningRate: 1 } }, /totalSteps/);
   });
 
+  test("what would be ignored, or change the run without a word", async () => {
+    const wrong: [object, RegExp][] = [
+      [{ stpes: 3 }, /stpes/],
+      [{ policy: null }, /policy/],
+      [{ retriever: {} }, /retriever: must have a method search/],
+      [{ judge: {} }, /judge: must have a method critique/],
+      [{ reward: {} }, /reward/],
+      [{ protocol: {} }, /protocol/],
+      [{ questions: [] }, /questions/],
+      [{ questions: [{ id: "x" }] }, /questions\[0\] must have a question/],
+      [{ questions: [{ id: "x", question: "q", goldAnswers: [] }] }, /questions\[0\].*at least one/],
+      [{ evaluation: { questions: [{}] } }, /evaluation.questions\[0\]/],
+      [{ evaluation: { questions: TINY_QUESTIONS, modes: ["beam"] } }, /evaluation.modes/],
+      [{ successThreshold: Number.NaN }, /successThreshold/],
+      [{ distillation: { tokenScope: "foo" } }, /tokenScope/],
+      [{ distillation: { trajectoryScope: "foo" } }, /trajectoryScope/],
+      [{ distillation: { hintControl: "foo" } }, /hintControl/],
+      [{ distillation: { judgeSeesGold: "no" } }, /judgeSeesGold/],
+      [{ distillation: { judgeDeadline: Number.POSITIVE_INFINITY } }, /judgeDeadline/],
+      [{ distillation: { schedule: { kind: "foo", steps: 2 } } }, /kind is foo/],
+      [{ learningRate: { kind: "foo", learningRate: 1 } }, /kind is foo/],
+      [{ advantage: { baseline: "foo" } }, /baseline/],
+      [{ optimizer: { betaOne: 0.9 } }, /betaOne/],
+      [{ search: { searchConcurrency: 0 } }, /searchConcurrency is 0/],
+      [{ search: { maxFailedShare: Number.NaN } }, /maxFailedShare/],
+      [{ startupCheck: { tolerance: Number.NaN } }, /tolerance/],
+      [{ runFolder: "" }, /runFolder/],
+      [{ onWarning: 5 }, /onWarning/],
+      [{ signal: {} }, /signal/],
+    ];
+    const policy = await fresh();
+    for (const [options, message] of wrong) {
+      const make = () => new HindSearchTrainer({ ...OPTIONS, policy, ...options } as HindSearchOptions);
+      expect(make, JSON.stringify(options)).toThrow(expect.objectContaining({ code: "INVALID_ARGUMENT" }));
+      expect(make).toThrow(message);
+    }
+  });
+
   test("two loops over one trainer at once", async () => {
     const trainer = new HindSearchTrainer({ ...OPTIONS, policy: await fresh() });
     const first = trainer[Symbol.asyncIterator]();
@@ -377,6 +436,22 @@ test("an abort ends the loop with its reason and releases what was held", async 
     },
   });
   await expect(run).rejects.toMatchObject({ code: "ABORTED", cause: reason });
+});
+
+test("a reward that returns none is refused; one that never answers ends with the signal", async () => {
+  const reward = (score: () => unknown) => ({ reward: { name: "own", score } as never });
+  await expect(train(reward(() => undefined))).rejects.toMatchObject({
+    code: "INVALID_ARGUMENT",
+    message: expect.stringContaining("reward of trajectory 0-0-0"),
+  });
+  const controller = new AbortController();
+  const waiting = () => {
+    setTimeout(() => controller.abort(), 10);
+    return new Promise(() => {});
+  };
+  await expect(train({ ...reward(waiting), signal: controller.signal })).rejects.toMatchObject({
+    code: "ABORTED",
+  });
 });
 
 test("evaluations come before the first step, when they are due, and behind the last", async () => {

@@ -10,13 +10,15 @@ const SCRIPT = fileURLToPath(new URL("./arm-process.ts", import.meta.url));
 export function runInProcess(
   task: ArmTask,
   onProgress: (progress: ArmProgress) => void,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<ArmResult> {
   return new Promise((resolve, reject) => {
-    const child = fork(SCRIPT, { ...(signal && { signal }) });
+    const child = fork(SCRIPT, { signal });
     let result: ArmResult | undefined;
+    let reason: string | undefined;
     child.on("message", (message: ArmMessage) => {
       if ("result" in message) result = message.result;
+      else if ("error" in message) reason = message.error;
       else onProgress(message.progress);
     });
     child.on("error", reject);
@@ -25,7 +27,7 @@ export function runInProcess(
       else
         reject(
           new Error(
-            `the process of ${task.arm}, seed ${task.seed}, ended without a result (${killed ?? code})`,
+            `${task.arm}, seed ${task.seed}: ${reason ?? `the process ended without a result (${killed ?? code})`}`,
           ),
         );
     });
@@ -37,12 +39,13 @@ export function runInProcess(
 export async function runAll(
   tasks: readonly ArmTask[],
   parallel: number,
+  signal: AbortSignal,
   onResult: (result: ArmResult) => void | Promise<void>,
 ): Promise<void> {
   const waiting = [...tasks];
   const worker = async () => {
     for (let task = waiting.shift(); task; task = waiting.shift())
-      await onResult(await runInProcess(task, () => {}));
+      await onResult(await runInProcess(task, () => {}, signal));
   };
   await Promise.all(Array.from({ length: parallel }, worker));
 }

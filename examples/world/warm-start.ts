@@ -1,6 +1,6 @@
 /** The model that reinforcement learning starts from: it imitates a searcher with good and bad habits. */
 import { createHash } from "node:crypto";
-import { access, mkdir } from "node:fs/promises";
+import { access, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import {
   DEMO_HABITS,
@@ -31,24 +31,19 @@ export const WARM_START = {
  * Trains the warm start, or finds it in the cache.
  *
  * @param runs - Folder that holds all runs.
+ * @param signal - Ends the training.
  * @param onProgress - Hears of every step.
  * @returns The model's folder.
  */
 export async function warmStart(
   runs: string,
+  signal: AbortSignal,
   onProgress: (step: number, loss: number) => void,
 ): Promise<string> {
   const settings = JSON.stringify([WARM_START, worldModel().config, DEMO_MIXTURE, DEMO_HABITS]);
   const key = createHash("sha256").update(settings).digest("hex").slice(0, 12);
   const folder = join(runs, `warm-start-${key}`);
-  // A model folder is renamed into its place when it is complete.
-  if (
-    await access(join(folder, "config.json")).then(
-      () => true,
-      () => false,
-    )
-  )
-    return folder;
+  if (await isThere(folder)) return folder;
   await mkdir(runs, { recursive: true });
   const { seed, steps, batchSize, learningRate, beta2 } = WARM_START;
   using policy = await Policy.initialize({ ...worldModel(), seed, compute: "f32" });
@@ -62,8 +57,29 @@ export async function warmStart(
     learningRate,
     optimizer: { beta2 },
     checkpointActivations: false,
+    signal,
   });
   for await (const { step, loss } of trainer) onProgress(step + 1, loss);
-  await policy.save(folder);
+  await saveWhole(policy, folder);
   return folder;
+}
+
+/** Renames the folder into its place when it is complete; another process may have been faster, with the same model. */
+async function saveWhole(policy: Policy, folder: string): Promise<void> {
+  const partial = await mkdtemp(`${folder}.partial-`);
+  try {
+    await policy.save(partial);
+    await rename(partial, folder).catch(async (error) => {
+      if (!(await isThere(folder))) throw error;
+    });
+  } finally {
+    await rm(partial, { recursive: true, force: true });
+  }
+}
+
+function isThere(folder: string): Promise<boolean> {
+  return access(join(folder, "model.safetensors")).then(
+    () => true,
+    () => false,
+  );
 }

@@ -90,6 +90,7 @@ export async function runArm(task: ArmTask, onProgress: (progress: ArmProgress) 
     evaluation: {
       questions: drawQuestions(unseen, new Random("evaluation"), SETTINGS.evaluationQuestions, evaluation),
       retriever: await MemoryRetriever.create(evaluation.passages()),
+      corpus: `world ${SETTINGS.evaluationWorld}, BM25`,
       every: SETTINGS.evaluateEvery,
       modes: ["sampled", "greedy"],
     },

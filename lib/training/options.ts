@@ -46,6 +46,8 @@ export interface EvaluationOptions {
   modes?: readonly EvaluationMode[];
   /** Default: the training retriever. */
   retriever?: Retriever;
+  /** Names corpus and engine in the reports, so that reports over others are not compared. Default `unnamed`. */
+  corpus?: string;
 }
 
 /** How an evaluation decodes. */

@@ -6,16 +6,9 @@ import { needsTeacher, type TrainerSettings } from "./settings.js";
 export function runPlan(options: HindSearchOptions, settings: TrainerSettings, reward: Reward): string {
   const { policy, questions, evaluation } = options;
   const { steps, questionsPerStep, groupSize, miniBatches, kl, distillation, protocol } = settings;
-  const parameters = policy.parameters.reduce(
-    (sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1),
-    0,
-  );
   const initial = "the policy as it is now, frozen";
   const lines = [
-    [
-      "policy",
-      `${policy.family}, ${(parameters / 1e6).toFixed(2)} M parameters, computed in ${policy.compute}`,
-    ],
+    ["policy", settings.participants.policy],
     ["end tokens", policy.eosTokenIds.join(", ") || "none"],
     ["sampled at", `temperature ${settings.sampling.temperature}, full distribution`],
     ["reference", kl ? `${initial}; ${kl.estimator} with weight ${kl.weight}` : "not in the loss"],

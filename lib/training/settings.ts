@@ -5,7 +5,9 @@ import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import { protocolSettings } from "../evaluation/evaluate.js";
 import type { DistillTerm, KlTerm, PolicyTerm } from "../policy/objective.js";
+import type { Policy } from "../policy/policy.js";
 import type { StepOptions } from "../policy/policy-options.js";
+import { exactMatchReward } from "../reward/reward.js";
 import type { AdvantageOptions } from "./advantages.js";
 import type { TrajectoryScope } from "./critiques.js";
 import type { HintControl } from "./hints.js";
@@ -88,6 +90,8 @@ export interface TrainerSettings {
   keepCheckpoints: number;
   /** Limits and wording of the protocol. */
   protocol: ReturnType<typeof protocolSettings>;
+  /** Who took part: what a later reader needs to know beside the numbers. */
+  participants: { policy: string; retriever: string; judge: string | null; reward: string };
 }
 
 /**
@@ -134,6 +138,12 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     checkpointEvery,
     keepCheckpoints,
     protocol: protocolSettings(options.protocol ?? searchR1()),
+    participants: {
+      policy: describePolicy(options.policy),
+      retriever: options.retriever.constructor.name,
+      judge: options.judge?.constructor.name ?? null,
+      reward: (options.reward ?? exactMatchReward()).name,
+    },
   };
 }
 
@@ -170,6 +180,12 @@ function resolveDistillation(options: HindSearchOptions): DistillationSettings |
     judgeDeadline,
     maxTeacherTokens,
   };
+}
+
+/** Family, size and compute type in words. */
+export function describePolicy({ family, parameters, compute }: Policy): string {
+  const count = parameters.reduce((sum, { shape }) => sum + shape.reduce((size, axis) => size * axis, 1), 0);
+  return `${family}, ${(count / 1e6).toFixed(2)} M parameters, computed in ${compute}`;
 }
 
 /** The HindSearch term with the weight of a step; `undefined` where that is 0. */

@@ -92,6 +92,7 @@ export async function scoreHinted(
 /** Contexts that are laid out and scored in one call: they cost memory, and time on the event loop. */
 const PART_CONTEXTS = 32;
 
+/** Where nothing was written nothing is scored: such a prompt may fit no context. */
 async function scoreBehind(
   model: Pick<Policy, "score">,
   contexts: readonly { promptTokens: Int32Array; tokens: Int32Array }[],
@@ -101,15 +102,18 @@ async function scoreBehind(
   const scores: Float32Array[] = [];
   for (let start = 0; start < contexts.length; start += PART_CONTEXTS) {
     const part = contexts.slice(start, start + PART_CONTEXTS);
-    const sequences = part.map(({ promptTokens, tokens }) => {
+    const written = part.filter(({ tokens }) => tokens.length > 0);
+    const sequences = written.map(({ promptTokens, tokens }) => {
       const whole = new Int32Array(promptTokens.length + tokens.length);
       whole.set(promptTokens);
       whole.set(tokens, promptTokens.length);
       return { tokens: whole, first: Math.max(1, promptTokens.length) };
     });
-    const scored = await model.score(sequences, options);
-    for (const [i, { logProbs }] of scored.entries())
-      scores.push(logProbs.slice(part[i]?.promptTokens.length));
+    const scored = (await model.score(sequences, options)).values();
+    for (const { promptTokens, tokens } of part) {
+      const logProbs = tokens.length > 0 ? scored.next().value?.logProbs : undefined;
+      scores.push(logProbs?.slice(promptTokens.length) ?? new Float32Array());
+    }
   }
   return scores;
 }

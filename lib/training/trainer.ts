@@ -129,6 +129,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
         questions: evaluation.questions,
         sampling: mode === "greedy" ? { temperature: 0 } : this.settings.sampling,
         seed: this.settings.seed,
+        ...(evaluation.corpus !== undefined && { corpus: evaluation.corpus }),
         signal,
       });
     } finally {
@@ -228,7 +229,8 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
   ): Promise<TrainerState> {
     const { policy, signal } = this.#options;
     const [first] = this.#options.questions;
-    const probe = this.#protocol.promptTokens(first?.question ?? "");
+    const { maxPositions } = policy.config;
+    const probe = this.#protocol.promptTokens(first?.question ?? "").subarray(0, maxPositions);
     const fingerprint = frozen && run ? await fingerprintOf(frozen, probe) : null;
     const latest = await run?.checkpoints.latest();
     await run?.rewind(latest?.step ?? 0);

@@ -119,7 +119,7 @@ export class SearchQueue {
     try {
       const lists = await withDeadline(deadline, signal, async (inner, timedOut) => {
         try {
-          return await abortable(this.#retriever.search(queries, topK, { signal: inner }), inner);
+          return await abortable(this.#retriever.search([...queries], topK, { signal: inner }), inner);
         } catch (error) {
           if (!timedOut()) throw error;
           throw new HindsearchError("RETRIEVAL_FAILED", `No reply within ${deadline} ms.`, { cause: error });

@@ -5,6 +5,9 @@ import type { Question } from "./question.js";
 /** A prompt with a longer question fits no context, and would take minutes to encode. */
 const MAX_QUESTION = 65_536;
 
+/** Gold answers are compared with everything the policy writes. */
+const MAX_ANSWER = 4_096;
+
 /** Options of {@link loadQuestions}. */
 export interface QuestionsOptions extends JsonlOptions {
   /** Read only that many rows from the start. Default: all. */
@@ -47,7 +50,8 @@ export async function loadQuestions(path: string, options: QuestionsOptions = {}
  * @param row - Any JSON value.
  * @param place - Where it stands, for messages.
  * @param defaultId - Identity of a row without `id`.
- * @throws {@link HindsearchError} `INVALID_DATA`, also for a question of more than 65,536 characters.
+ * @throws {@link HindsearchError} `INVALID_DATA`, also for a question of more than 65,536 or an answer of more than 4,096
+ * characters.
  */
 export function parseQuestion(row: unknown, place: string, defaultId: string): Question {
   const invalid = (what: string) => new HindsearchError("INVALID_DATA", `${place}: ${what}.`);
@@ -88,6 +92,11 @@ function parseGoldAnswers(
     if (value === undefined || value === null) continue;
     for (const gold of Array.isArray(value) ? value : [value]) {
       if (typeof gold !== "string") throw invalid(`\`${key}\` must be text or a list of texts`);
+      if (gold.length > MAX_ANSWER) {
+        throw invalid(
+          `\`${key}\` holds an answer of ${gold.length} characters, at most ${MAX_ANSWER} are read`,
+        );
+      }
       if (gold.trim() === "") throw invalid(`\`${key}\` holds a blank answer`);
       golds.add(gold);
     }

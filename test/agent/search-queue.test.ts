@@ -112,6 +112,17 @@ test("a passage is a copy of what a passage has, and nothing else", async () => 
   });
 });
 
+test("a retriever may do with the list of queries as it likes", async () => {
+  const { retriever: engine } = retriever((queries) => {
+    (queries as string[]).length = 0;
+    return [];
+  });
+  const outcomes = await Promise.all(
+    ["a", "b"].map((query) => new SearchQueue(engine, OPTIONS).search(query)),
+  );
+  expect(outcomes.map(({ ok }) => ok)).toEqual([false, false]);
+});
+
 test("a retriever that answers something else fails, with the reason", async () => {
   const broken: [unknown, RegExp][] = [
     [null, /object for 1 queries/],

@@ -42,6 +42,7 @@ describe("parseQuestion", () => {
     ["no gold answer", { question: "q" }, "no gold answer"],
     ["an empty list", { question: "q", golden_answers: [] }, "no gold answer"],
     ["a blank gold answer", { question: "q", golden_answers: ["A", " "] }, "blank"],
+    ["an endless gold answer", { question: "q", answer: "a".repeat(4_097) }, "4097 characters"],
     ["a gold answer of another type", { question: "q", golden_answers: ["A", 5] }, "`golden_answers`"],
     ["an id of another type", { id: {}, question: "q", answer: "A" }, "`id`"],
     ["metadata of another type", { question: "q", answer: "A", metadata: [1] }, "`metadata`"],

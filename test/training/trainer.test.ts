@@ -438,6 +438,23 @@ test("an abort ends the loop with its reason and releases what was held", async 
   await expect(run).rejects.toMatchObject({ code: "ABORTED", cause: reason });
 });
 
+test("a question whose prompt fits no context ends its trajectories, not the run", async () => {
+  const long = { id: "long", question: "colour of ann ? ".repeat(60), goldAnswers: ["red"] };
+  const { results } = await train({
+    questions: [long, ...TINY_QUESTIONS],
+    questionsPerStep: 9,
+    steps: 1,
+    runFolder: join(root, "long-question"),
+  });
+  const [{ groups, metrics } = { groups: [], metrics: undefined }] = results;
+  const truncated = groups.flat().filter(({ trajectory }) => trajectory.question.id === "long");
+  expect(truncated.map(({ trajectory }) => trajectory.status)).toEqual(Array(5).fill("truncated"));
+  expect(metrics?.updates.map(({ skipped }) => skipped)).toEqual([null, null]);
+  await expect(
+    train({ questions: [long], questionsPerStep: 1, steps: 1, runFolder: join(root, "only-long") }),
+  ).resolves.toBeDefined();
+});
+
 test("a reward that returns none is refused; one that never answers ends with the signal", async () => {
   const reward = (score: () => unknown) => ({ reward: { name: "own", score } as never });
   await expect(train(reward(() => undefined))).rejects.toMatchObject({

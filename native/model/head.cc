@@ -1,11 +1,20 @@
 #include "native/model/head.h"
 
+#include <algorithm>
+
 #include "native/model/layer_views.h"
 #include "native/model/slab.h"
 
 namespace hindsearch {
+namespace {
 
-void gather_normed(const Network& network, const float* x, const std::vector<Token>& rows,
+// Rows between two looks at the cancel flag: with a large vocabulary the head takes longer than any
+// layer. The CPU's head works through no more rows at a time itself, so nothing gets slower.
+constexpr std::int64_t kRows = 960;
+
+}  // namespace
+
+void gather_normed(const Network& network, const float* x, std::span<const Token> rows,
                    float* gathered, float* hidden, float* inv_rms) {
   const auto n = static_cast<std::int64_t>(rows.size());
   const std::int64_t width = network.config.hidden;
@@ -16,35 +25,41 @@ void gather_normed(const Network& network, const float* x, const std::vector<Tok
 }
 
 HeadScores head_forward(const Network& network, const float* x, const ScoredRows& scored,
-                        float temperature, bool entropies) {
+                        float temperature, bool entropies, const char* call,
+                        const CancelFlag* cancel) {
+  const std::int64_t n = scored.size(), most = std::min(n, kRows);
   HeadScores scores;
-  const std::int64_t n = scored.size(), width = network.config.hidden;
-  if (n == 0) return scores;
+  scores.log_probs.resize(static_cast<std::size_t>(n));
+  scores.log_sums.resize(static_cast<std::size_t>(n));
+  if (entropies) scores.entropies.resize(static_cast<std::size_t>(n));
   Backend& backend = network.backend;
   float *hidden, *log_probs, *log_sums, *entropy = nullptr;
   Slab slab;
-  slab.add(hidden, n * width);
-  slab.add(log_probs, n);
-  slab.add(log_sums, n);
-  if (entropies) slab.add(entropy, n);
+  slab.add(hidden, most * network.config.hidden);
+  slab.add(log_probs, most);
+  slab.add(log_sums, most);
+  if (entropies) slab.add(entropy, most);
   slab.allocate(backend);
 
-  gather_normed(network, x, scored.rows, hidden, hidden, nullptr);
-  backend.head_log_probs(hidden, n, *network.weights.head, temperature, scored.targets.data(),
-                         log_probs, log_sums, entropy);
-  const auto download = [&](const float* from, std::vector<float>& to) {
-    to.resize(static_cast<std::size_t>(n));
-    backend.download(from, to.data(), n);
-  };
-  download(log_probs, scores.log_probs);
-  download(log_sums, scores.log_sums);
-  if (entropies) download(entropy, scores.entropies);
+  for (std::int64_t first = 0; first < n; first += kRows) {
+    check_cancelled(cancel, call);
+    const std::int64_t count = std::min(kRows, n - first);
+    const auto at = static_cast<std::size_t>(first);
+    gather_normed(network, x, std::span(scored.rows).subspan(at, static_cast<std::size_t>(count)),
+                  hidden, hidden, nullptr);
+    backend.head_log_probs(hidden, count, *network.weights.head, temperature,
+                           scored.targets.data() + first, log_probs, log_sums, entropy);
+    backend.download(log_probs, scores.log_probs.data() + first, count);
+    backend.download(log_sums, scores.log_sums.data() + first, count);
+    if (entropies) backend.download(entropy, scores.entropies.data() + first, count);
+  }
   return scores;
 }
 
 bool head_backward(const Network& network, const float* x, const ScoredRows& scored,
                    float temperature, const std::vector<float>& log_sums,
-                   const std::vector<float>& g, float* d_x, float* gradients) {
+                   const std::vector<float>& g, float* d_x, float* gradients, const char* call,
+                   const CancelFlag* cancel) {
   ScoredRows active;
   std::vector<float> active_log_sums, active_g;
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -54,33 +69,41 @@ bool head_backward(const Network& network, const float* x, const ScoredRows& sco
     active_log_sums.push_back(log_sums[i]);
     active_g.push_back(g[i]);
   }
-  const std::int64_t n = active.size(), width = network.config.hidden;
+  const std::int64_t n = active.size(), most = std::min(n, kRows), width = network.config.hidden;
   if (n == 0) return false;
   Backend& backend = network.backend;
   float *gathered, *hidden, *inv_rms, *d_hidden, *d_gathered, *sums, *d_log_probs;
   Slab slab;
-  slab.add(gathered, n * width);
-  slab.add(hidden, n * width);
-  slab.add(inv_rms, n);
-  slab.add(d_hidden, n * width);
-  slab.add(d_gathered, n * width);
-  slab.add(sums, n);
-  slab.add(d_log_probs, n);
+  slab.add(gathered, most * width);
+  slab.add(hidden, most * width);
+  slab.add(inv_rms, most);
+  slab.add(d_hidden, most * width);
+  slab.add(d_gathered, most * width);
+  slab.add(sums, most);
+  slab.add(d_log_probs, most);
   slab.allocate(backend);
 
-  gather_normed(network, x, active.rows, gathered, hidden, inv_rms);
-  backend.upload(active_log_sums.data(), sums, n);
-  backend.upload(active_g.data(), d_log_probs, n);
-  backend.head_backward(hidden, n, *network.weights.head, network.weight(network.layout.head()),
-                        temperature, active.targets.data(), sums, d_log_probs, d_hidden,
-                        gradients + network.layout.head());
-  backend.zero(d_gathered, n * width);  // rms_norm_backward adds
-  backend.rms_norm_backward(rows_view(static_cast<const float*>(gathered), n, width), inv_rms,
-                            network.weight(network.layout.final_norm()),
-                            rows_view(static_cast<const float*>(d_hidden), n, width),
-                            rows_view(d_gathered, n, width),
-                            gradients + network.layout.final_norm());
-  backend.embed_backward(active.rows.data(), n, d_gathered, width, d_x);
+  for (std::int64_t first = 0; first < n; first += kRows) {
+    check_cancelled(cancel, call);
+    const std::int64_t count = std::min(kRows, n - first);
+    const auto rows =
+        std::span(active.rows)
+            .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    gather_normed(network, x, rows, gathered, hidden, inv_rms);
+    backend.upload(active_log_sums.data() + first, sums, count);
+    backend.upload(active_g.data() + first, d_log_probs, count);
+    backend.head_backward(hidden, count, *network.weights.head,
+                          network.weight(network.layout.head()), temperature,
+                          active.targets.data() + first, sums, d_log_probs, d_hidden,
+                          gradients + network.layout.head());
+    backend.zero(d_gathered, count * width);  // rms_norm_backward adds
+    backend.rms_norm_backward(rows_view(static_cast<const float*>(gathered), count, width), inv_rms,
+                              network.weight(network.layout.final_norm()),
+                              rows_view(static_cast<const float*>(d_hidden), count, width),
+                              rows_view(d_gathered, count, width),
+                              gradients + network.layout.final_norm());
+    backend.embed_backward(rows.data(), count, d_gathered, width, d_x);
+  }
   return true;
 }
 

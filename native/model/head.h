@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "native/backend/backend.h"
+#include "native/model/cancel.h"
 #include "native/model/network.h"
 
 namespace hindsearch {
@@ -27,18 +29,20 @@ struct HeadScores {
   std::vector<float> entropies;  // nats; empty if not asked for
 };
 
-// hidden[n, C] = final norm of the scored rows of x; inv_rms [n] may be null.
-void gather_normed(const Network& network, const float* x, const std::vector<Token>& rows,
+// hidden[n, C] = final norm of these rows of x; inv_rms [n] may be null.
+void gather_normed(const Network& network, const float* x, std::span<const Token> rows,
                    float* gathered, float* hidden, float* inv_rms);
 
-// x[R, C] is the output of the last layer.
+// x[R, C] is the output of the last layer. Throws Error(ABORTED) naming the call.
 HeadScores head_forward(const Network& network, const float* x, const ScoredRows& scored,
-                        float temperature, bool entropies);
+                        float temperature, bool entropies, const char* call,
+                        const CancelFlag* cancel);
 
 // Adds to d_x[R, C] and to `gradients`. g[i] = dL/dlogprob of scored row i; rows with g = 0 take no
-// part. Returns whether there was any other.
+// part. Returns whether there was any other. Throws Error(ABORTED) naming the call.
 bool head_backward(const Network& network, const float* x, const ScoredRows& scored,
                    float temperature, const std::vector<float>& log_sums,
-                   const std::vector<float>& g, float* d_x, float* gradients);
+                   const std::vector<float>& g, float* d_x, float* gradients, const char* call,
+                   const CancelFlag* cancel);
 
 }  // namespace hindsearch

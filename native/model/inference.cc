@@ -92,8 +92,8 @@ ScoreResult Model::score(const PackedSequences& packed, const ScoreOptions& opti
     });
     const Network network = s.network(batch.longest());
     const InferencePass pass(network, batch, "score", cancel);
-    const HeadScores scores =
-        score_tokens(network, pass.x(), scored, options.temperature, options.entropy, "score");
+    const HeadScores scores = score_tokens(network, pass.x(), scored, options.temperature,
+                                           options.entropy, "score", cancel);
     for (std::size_t i = 0; i < scored.places.size(); ++i) {
       const auto t = static_cast<std::size_t>(scored.places[i].token);
       result.log_probs[t] = scores.log_probs[i];

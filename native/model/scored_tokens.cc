@@ -8,8 +8,9 @@
 namespace hindsearch {
 
 HeadScores score_tokens(const Network& network, const float* x, const ScoredTokens& scored,
-                        float temperature, bool entropies, const char* call) {
-  HeadScores scores = head_forward(network, x, scored.rows, temperature, entropies);
+                        float temperature, bool entropies, const char* call,
+                        const CancelFlag* cancel) {
+  HeadScores scores = head_forward(network, x, scored.rows, temperature, entropies, call, cancel);
   for (std::size_t i = 0; i < scores.log_probs.size(); ++i) {
     if (std::isfinite(scores.log_probs[i])) continue;
     throw Error(code::kNonFinite,

@@ -36,9 +36,10 @@ struct ScoredTokens {
   }
 };
 
-// head_forward for these tokens. Throws Error(NON_FINITE) naming the call and the place of the
-// first log-prob that is not a number.
+// head_forward for these tokens. Throws as it does, and Error(NON_FINITE) naming the call and the
+// place of the first log-prob that is not a number.
 HeadScores score_tokens(const Network& network, const float* x, const ScoredTokens& scored,
-                        float temperature, bool entropies, const char* call);
+                        float temperature, bool entropies, const char* call,
+                        const CancelFlag* cancel);
 
 }  // namespace hindsearch

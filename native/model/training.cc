@@ -68,7 +68,8 @@ ObjectiveResult Model::forward_backward(const PackedSequences& packed, const Obj
       const ScoredTokens scored = scored_of(batch);
       const Network network = s.network(batch.longest());
       const InferencePass pass(network, batch, kCall, cancel);
-      enter(scored, score_tokens(network, pass.x(), scored, options.temperature, false, kCall));
+      enter(scored,
+            score_tokens(network, pass.x(), scored, options.temperature, false, kCall, cancel));
     }
     for (const std::span<const Prefix> part : training) {
       const Batch batch(packed, part);
@@ -76,10 +77,11 @@ ObjectiveResult Model::forward_backward(const PackedSequences& packed, const Obj
       const Network network = s.network(batch.longest());
       TrainingPass pass(network, batch, options.checkpoint_activations);
       const float* x = pass.forward(cancel);
-      const HeadScores scores = score_tokens(network, x, scored, options.temperature, false, kCall);
+      const HeadScores scores =
+          score_tokens(network, x, scored, options.temperature, false, kCall, cancel);
       float* gradients = s.own_gradients();
       if (head_backward(network, x, scored.rows, options.temperature, scores.log_sums,
-                        enter(scored, scores), pass.d_output(), gradients)) {
+                        enter(scored, scores), pass.d_output(), gradients, kCall, cancel)) {
         pass.backward(gradients, cancel);
       }
     }

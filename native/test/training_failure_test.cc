@@ -1,11 +1,15 @@
 // What is wrong is refused, and what fails half way leaves the model as it was.
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <limits>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "native/core/error.h"
 #include "native/test/rote_task.h"
@@ -118,6 +122,48 @@ TEST(cancelled_calls_leave_no_gradient) {
   CHECK_EQ(m->gradient_norm(), 0.0);
   CHECK(testing::all_weights(*m) == weights);
   CHECK_ERROR(code::kAborted, m->score(task.packed, {1, {1, 1, 1}, true}, &cancelled));
+}
+
+// With a vocabulary this large nearly all of the time goes into the head, for one micro-batch.
+TEST(cancelling_does_not_wait_for_the_vocabulary_head) {
+  ModelConfig config = testing::small_config();
+  config.hidden = 16;
+  config.layers = 1;
+  config.vocabulary = config.token_limit = 30000;
+  config.max_positions = 1000;
+  const auto m = Model::initialize(config, ComputeType::f32, 1);
+  std::mt19937 random(1);
+  const PackedSequences packed =
+      testing::pack(std::vector(8, testing::random_tokens(random, 1000, 30000)));
+  Objective objective;
+  objective.policy.weight = 0;
+  objective.cross_entropy.weight = 1;
+  objective.weights.assign(8000, 1);
+  for (std::size_t b = 0; b < 8; ++b) objective.weights[1000 * b] = 0;
+  TrainOptions options;
+  options.micro_batch_tokens = 8000;
+  const auto cancelled_share = [](const auto& run) {
+    const auto cpu = [] { return static_cast<double>(std::clock()); };
+    CancelFlag cancelled = false;
+    const double start = cpu();
+    const auto wall = std::chrono::steady_clock::now();
+    run(cancelled);
+    const double whole = cpu() - start;
+    const auto early = (std::chrono::steady_clock::now() - wall) / 20;
+    const std::jthread canceller([&] {
+      std::this_thread::sleep_for(early);
+      cancelled = true;
+    });
+    const double again = cpu();
+    CHECK_ERROR(code::kAborted, run(cancelled));
+    return (cpu() - again) / whole;
+  };
+  CHECK(cancelled_share([&](const CancelFlag& cancelled) {
+          m->score(packed, {1, std::vector<std::int64_t>(8, 1), false, 8000}, &cancelled);
+        }) < 0.6);
+  CHECK(cancelled_share([&](const CancelFlag& cancelled) {
+          m->forward_backward(packed, objective, options, &cancelled);
+        }) < 0.6);
 }
 
 TEST(a_gradient_that_is_not_finite_skips_the_step) {

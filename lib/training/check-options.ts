@@ -1,8 +1,18 @@
 import { z } from "zod";
+import type { SearchFailureOptions } from "../agent/rollout.js";
 import { checkSearchLimits } from "../agent/search-queue.js";
+import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import { milliseconds, parseOptions } from "../network/options.js";
-import type { HindSearchOptions } from "./options.js";
+import type { KlTerm, PolicyTerm } from "../policy/objective.js";
+import type { DecoderOptions, StepOptions } from "../policy/policy-options.js";
+import type { AdvantageOptions } from "./advantages.js";
+import type {
+  DistillationOptions,
+  EvaluationOptions,
+  HindSearchOptions,
+  StartupCheckOptions,
+} from "./options.js";
 
 const has = (method: string) =>
   z.custom<object>(
@@ -13,9 +23,11 @@ const callback = z.custom<object>((value) => typeof value === "function", "must 
 /** Checked where it is used: by the engine, or with a message of its own. */
 const elsewhere = z.unknown().optional();
 const number = z.number();
-const settings = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape).partial();
+/** Options that may all be missing; `Options` makes the compiler ask for every one of them, and for no other. */
+const settings = <Options>(shape: Record<keyof Options & string, z.ZodType>) =>
+  z.strictObject(shape).partial();
 
-const distillation = settings({
+const distillation = settings<DistillationOptions>({
   weight: number,
   clamp: z.array(elsewhere).length(2),
   detach: z.boolean(),
@@ -43,18 +55,18 @@ const shape = {
   groupSize: elsewhere,
   miniBatches: elsewhere,
   seed: elsewhere,
-  sampling: settings({
+  sampling: settings<Sampling>({
     temperature: elsewhere,
     topK: elsewhere,
     topP: elsewhere,
     minP: elsewhere,
   }).optional(),
-  advantage: settings({
+  advantage: settings<AdvantageOptions>({
     baseline: z.enum(["group-mean", "leave-one-out"]),
     normalize: z.boolean(),
     epsilon: number.min(0),
   }).optional(),
-  policyTerm: settings({
+  policyTerm: settings<PolicyTerm>({
     weight: elsewhere,
     clipLow: elsewhere,
     clipHigh: elsewhere,
@@ -62,9 +74,9 @@ const shape = {
     aggregation: elsewhere,
     fixedLength: elsewhere,
   }).optional(),
-  kl: settings({ weight: elsewhere, estimator: elsewhere, maxValue: elsewhere }).optional(),
+  kl: settings<KlTerm>({ weight: elsewhere, estimator: elsewhere, maxValue: elsewhere }).optional(),
   distillation: distillation.optional(),
-  optimizer: settings({
+  optimizer: settings<Omit<StepOptions, "learningRate">>({
     beta1: elsewhere,
     beta2: elsewhere,
     epsilon: elsewhere,
@@ -72,7 +84,7 @@ const shape = {
     maxGradientNorm: elsewhere,
   }).optional(),
   learningRate: elsewhere,
-  search: settings({
+  search: settings<SearchFailureOptions>({
     searchRetries: elsewhere,
     searchDeadline: elsewhere,
     searchConcurrency: elsewhere,
@@ -80,9 +92,16 @@ const shape = {
   }).optional(),
   microBatchTokens: elsewhere,
   checkpointActivations: z.boolean().optional(),
-  decoder: settings({ cacheTokens: elsewhere, maxBatch: elsewhere, prefillTokens: elsewhere }).optional(),
+  decoder: settings<DecoderOptions>({
+    cacheTokens: elsewhere,
+    maxBatch: elsewhere,
+    prefillTokens: elsewhere,
+  }).optional(),
   measureEvery: elsewhere,
-  startupCheck: settings({ trajectories: z.int().min(0), tolerance: number.min(0) }).optional(),
+  startupCheck: settings<StartupCheckOptions>({
+    trajectories: z.int().min(0),
+    tolerance: number.min(0),
+  }).optional(),
   maxSkippedUpdates: elsewhere,
   evaluation: z
     .strictObject({
@@ -93,7 +112,8 @@ const shape = {
         .min(1)
         .optional(),
       retriever: has("search").optional(),
-    })
+      corpus: z.string().optional(),
+    } satisfies Record<keyof EvaluationOptions, z.ZodType>)
     .optional(),
   runFolder: z.string().min(1).optional(),
   resume: z.boolean().optional(),

@@ -385,6 +385,7 @@ describe("what is refused", () => {
       [{ questions: [] }, /questions/],
       [{ questions: [{ id: "x" }] }, /questions\[0\] must have a question/],
       [{ questions: [{ id: "x", question: "q", goldAnswers: [] }] }, /questions\[0\].*at least one/],
+      [{ evaluation: { every: 3 } }, /evaluation.questions/],
       [{ evaluation: { questions: [{}] } }, /evaluation.questions\[0\]/],
       [{ evaluation: { questions: TINY_QUESTIONS, modes: ["beam"] } }, /evaluation.modes/],
       [{ successThreshold: Number.NaN }, /successThreshold/],
@@ -476,7 +477,7 @@ test("evaluations come before the first step, when they are due, and behind the 
     { id: "a", question: "colour of ann ? .", goldAnswers: ["red"] },
     { id: "b", question: "colour of bob ? .", goldAnswers: ["blue"] },
   ];
-  const evaluation = { questions, every: 3, modes: ["greedy", "sampled"] as const };
+  const evaluation = { questions, every: 3, modes: ["greedy", "sampled"] as const, corpus: "tiny" };
   const { results } = await train({ evaluation });
   expect(
     results.map(({ evaluations }) => evaluations.map(({ stepsDone, mode }) => `${stepsDone} ${mode}`)),

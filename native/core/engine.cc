@@ -6,9 +6,10 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "native/core/thread.h"
 
 namespace hindsearch {
 namespace {
@@ -118,7 +119,7 @@ struct Engine::State {
 };
 
 Engine::Engine() : state_(std::make_unique<State>().release()) {
-  std::thread([state = state_] { state->loop(); }).detach();
+  start_thread("the engine's thread", [state = state_] { state->loop(); });
 }
 
 void Engine::post(std::function<void()> job) {

@@ -10,17 +10,15 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #if defined(__linux__)
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #endif
 
 #include "native/core/error.h"
+#include "native/core/thread.h"
 
 namespace hindsearch {
 namespace {
@@ -159,24 +157,7 @@ class Pool {
 
   void grow(std::uint64_t workers) {
     while (workers_ < workers) {
-      try {
-#if defined(__linux__)
-        // Signals belong to the host process's own threads.
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        struct Restore {
-          const sigset_t& mask;
-          ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
-        } restore{before};
-#endif
-        std::thread([this] { worker(); }).detach();
-      } catch (const std::system_error& error) {
-        throw Error(code::kOutOfMemory, std::string("compute thread ") +
-                                            std::to_string(workers_ + 2) +
-                                            " could not be started: " + error.what() +
-                                            "; use fewer threads or raise the process's limit");
-      }
+      start_thread("a compute thread", [this] { worker(); });
       ++workers_;
     }
   }

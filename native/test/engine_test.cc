@@ -1,5 +1,7 @@
 #include "native/core/engine.h"
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -76,6 +78,21 @@ TEST(jobs_run_in_order_on_one_thread) {
   for (int i = 0; i < 100; ++i) CHECK_EQ(order[static_cast<std::size_t>(i)], i);
   CHECK(same_thread);
   CHECK(thread != std::this_thread::get_id());
+}
+
+// A handler of the host's that runs on the engine's thread could find the engine in any state.
+TEST(signals_are_left_to_the_threads_of_the_host) {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  engine().post([&] { pthread_sigmask(SIG_SETMASK, nullptr, &blocked); });
+  drain();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPROF, SIGUSR1}) {
+    CHECK_EQ(sigismember(&blocked, signal), 1);
+  }
+  CHECK_EQ(sigismember(&blocked, SIGSEGV), 0);  // a fault of our own is to be reported
+  sigset_t ours;
+  pthread_sigmask(SIG_SETMASK, nullptr, &ours);
+  CHECK_EQ(sigismember(&ours, SIGINT), 0);
 }
 
 TEST(a_job_may_post_another) {

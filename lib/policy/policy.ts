@@ -10,6 +10,7 @@ import { Decoder, toUint64 } from "./decoder.js";
 import { type GeneratedText, type GenerateOptions, generate } from "./generate.js";
 import type { JsonObject } from "./json-file.js";
 import { type ModelFiles, readModelFiles } from "./model-files.js";
+import type { ModelTensor } from "./model-tensors.js";
 import { nativeTerms, type Objective } from "./objective.js";
 import { loadOptimizer, saveOptimizer } from "./optimizer-file.js";
 import type {
@@ -191,7 +192,7 @@ export class Policy implements Disposable {
   }
 
   /** Names and shapes of all parameters, as in the weight files. */
-  get parameters(): readonly { name: string; shape: readonly number[] }[] {
+  get parameters(): readonly ModelTensor[] {
     return callNativeSync(() => this.#parts.native.parameters);
   }
 

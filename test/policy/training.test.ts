@@ -268,8 +268,8 @@ describe("batches", () => {
 
   test("with options out of range are refused", async () => {
     await refused([whole], { policy: { clipLow: -0.1 } }, /clipLow/);
-    await refused([whole], { policy: { dualClip: 0.5 } }, /dual_clip/);
-    await refused([whole], { policy: { aggregation: "fixed-length" } }, /fixed_length/);
+    await refused([whole], { policy: { dualClip: 0.5 } }, /dualClip/);
+    await refused([whole], { policy: { aggregation: "fixed-length" } }, /fixedLength/);
     await refused([whole], { policy: { aggregation: "mean" as "token-mean" } }, /aggregation/);
     await refused([whole], { policy: { weight: Number.NaN } }, /weight/);
   });

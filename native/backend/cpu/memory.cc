@@ -55,11 +55,15 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
 AlignedBytes::~AlignedBytes() { std::free(data_); }
 
 std::shared_ptr<BlockCache> BlockCache::shared() {
-  static std::mutex mutex;
-  static std::weak_ptr<BlockCache> current;
-  const std::lock_guard lock(mutex);
-  auto cache = current.lock();
-  if (!cache) current = cache = std::make_shared<BlockCache>();
+  // Leaked on purpose: the engine's thread may still drop a backend while the process exits.
+  struct Current {
+    std::mutex mutex;
+    std::weak_ptr<BlockCache> cache;
+  };
+  static Current& current = *std::make_unique<Current>().release();
+  const std::lock_guard lock(current.mutex);
+  auto cache = current.cache.lock();
+  if (!cache) current.cache = cache = std::make_shared<BlockCache>();
   return cache;
 }
 

@@ -187,7 +187,7 @@ export {
   type WeightSchedule,
   weightFactorAt,
 } from "./training/schedule.js";
-export type { DistillationSettings, TrainerSettings } from "./training/settings.js";
+export type { DistillationSettings, Participants, TrainerSettings } from "./training/settings.js";
 export {
   type DistillationHealth,
   type GradientHealth,

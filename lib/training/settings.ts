@@ -40,6 +40,18 @@ export interface DistillationSettings {
   maxTeacherTokens: number;
 }
 
+/** Who takes part in a run, in words. */
+export interface Participants {
+  /** Family, size and compute type. */
+  policy: string;
+  /** Name of its class. */
+  retriever: string;
+  /** Name of its class; `null` for plain GRPO. */
+  judge: string | null;
+  /** Its own name. */
+  reward: string;
+}
+
 /** All numbers and switches of a run with every default filled in, as plain data: what `config.json` holds. */
 export interface TrainerSettings {
   /** Training steps. */
@@ -91,7 +103,7 @@ export interface TrainerSettings {
   /** Limits and wording of the protocol. */
   protocol: ReturnType<typeof protocolSettings>;
   /** Who took part: what a later reader needs to know beside the numbers. */
-  participants: { policy: string; retriever: string; judge: string | null; reward: string };
+  participants: Participants;
 }
 
 /**

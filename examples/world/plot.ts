@@ -63,7 +63,7 @@ export function svgPlot(title: string, curves: readonly Curve[]): string {
     return `<polyline points="${path}" fill="none" stroke="${colour}" stroke-width="2"/>${dots.join("")}${label}`;
   });
   return (
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="12">` +
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="12"><title>${escapeXml(title)}</title>` +
     `<rect width="100%" height="100%" fill="white"/><text x="${left}" y="28" font-size="16" font-weight="600">${escapeXml(title)}</text>` +
     `${rows.join("")}${columns.join("")}<text x="${width / 2}" y="${height - 8}" text-anchor="middle">training step</text>${lines.join("")}</svg>\n`
   );

@@ -13,8 +13,9 @@ constexpr std::int64_t kMaxInt32 = INT32_MAX;
 
 DecoderOptions read_decoder_options(const Argument& argument) {
   DecoderOptions options;
-  options.cache_tokens = argument["cacheTokens"].integer(1, kMaxInt32);
+  // Before cacheTokens, whose default is made of it: the message names what the caller wrote.
   options.max_batch = static_cast<std::int32_t>(argument["maxBatch"].integer(1, 1 << 16));
+  options.cache_tokens = argument["cacheTokens"].integer(1, kMaxInt32);
   options.prefill_tokens = static_cast<std::int32_t>(argument["prefillTokens"].integer(1, 1 << 20));
   return options;
 }

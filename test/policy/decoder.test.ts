@@ -325,3 +325,16 @@ test("random calls: every sequence reports once per segment, and all pages come 
   await expect.poll(() => small.stats().pagesUsed).toBe(0);
   expect(small.stats()).toMatchObject({ running: 0, queued: 0, waiting: 0 });
 });
+
+test.each([
+  [{ maxBatch: 0 }, /maxBatch .*from 1 to 65536, not 0/],
+  [{ maxBatch: Number.NaN }, /maxBatch .*not NaN/],
+  [{ maxBatch: 1.5 }, /maxBatch .*not 1\.5/],
+  [{ cacheTokens: 0 }, /cacheTokens .*not 0/],
+  [{ prefillTokens: 0 }, /prefillTokens .*not 0/],
+])("createDecoder(%o) is refused by the name of what is wrong", async (options, message) => {
+  await expect(policy.createDecoder(options)).rejects.toMatchObject({
+    code: "INVALID_ARGUMENT",
+    message: expect.stringMatching(message),
+  });
+});

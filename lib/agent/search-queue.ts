@@ -1,5 +1,6 @@
 import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { foreignReason } from "../network/secrets.js";
 import { cutText } from "../retrieval/cut.js";
 import type { Passage } from "../retrieval/passage.js";
 import type { Retriever } from "../retrieval/retriever.js";
@@ -7,8 +8,8 @@ import type { Retriever } from "../retrieval/retriever.js";
 /** What became of one search. */
 export type SearchOutcome =
   | { ok: true; passages: Passage[] }
-  /** After the retries; `error` is the last one. */
-  | { ok: false; error: Error };
+  /** After the retries; `error` is the last one, its message short and without what looks like a secret. */
+  | { ok: false; error: HindsearchError };
 
 /** How searches are sent. */
 export interface SearchQueueOptions extends AbortOptions {
@@ -102,7 +103,7 @@ export class SearchQueue {
     return outcomes;
   }
 
-  async #alone(query: string, first: Error): Promise<SearchOutcome> {
+  async #alone(query: string, first: HindsearchError): Promise<SearchOutcome> {
     let error = first;
     for (let retry = 0; retry < this.#options.retries; retry++) {
       const attempt = await this.#attempt([query]);
@@ -113,7 +114,9 @@ export class SearchQueue {
     return { ok: false, error };
   }
 
-  async #attempt(queries: string[]): Promise<{ ok: true; lists: Passage[][] } | { ok: false; error: Error }> {
+  async #attempt(
+    queries: string[],
+  ): Promise<{ ok: true; lists: Passage[][] } | { ok: false; error: HindsearchError }> {
     const { signal, topK, deadline } = this.#options;
     this.#statistics.calls++;
     try {
@@ -128,7 +131,12 @@ export class SearchQueue {
       return { ok: true, lists: readReply(lists, queries.length, topK) };
     } catch (error) {
       throwIfAborted(signal);
-      return { ok: false, error: error instanceof Error ? error : new Error(String(error)) };
+      const message = foreignReason(error);
+      const told = error instanceof HindsearchError && error.message === message;
+      return {
+        ok: false,
+        error: told ? error : new HindsearchError("RETRIEVAL_FAILED", message, { cause: error }),
+      };
     }
   }
 }
@@ -176,7 +184,7 @@ function readReply(lists: unknown, queries: number, topK: number): Passage[][] {
         throw fail("a passage without id, title and text");
       }
       const kept = { id, title: cutText(title, MAX_TITLE), text: cutText(text, MAX_TEXT) };
-      return typeof score === "number" ? { ...kept, score } : kept;
+      return Number.isFinite(score) ? { ...kept, score: score as number } : kept;
     });
   });
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { foreignReason } from "../network/secrets.js";
 import type { Passage } from "../retrieval/passage.js";
 
 /** One search of a trajectory, as a judge sees it. */
@@ -93,11 +94,12 @@ export function readCritique(reply: unknown): Critique {
     const expected = 'expected { status: "ok", text } or { status, reason }';
     return { status: "failed", reason: `the judge returned no critique; ${expected}` };
   }
-  if (data.status === "ok" && data.text.length > MAX_CRITIQUE) {
+  if (data.status !== "ok") return { ...data, reason: foreignReason(data.reason) } as Critique;
+  if (data.text.length > MAX_CRITIQUE) {
     const reason = `the critique has ${data.text.length} characters, at most ${MAX_CRITIQUE} make a hint`;
     return { status: "failed", reason };
   }
-  return reply as Critique;
+  return data as Critique;
 }
 
 const Input = z.object({

@@ -2,6 +2,7 @@ import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../a
 import { startPaced } from "../agent/pacer.js";
 import type { Span, Trajectory } from "../agent/trajectory.js";
 import { type Critique, type Judge, type JudgeInput, readCritique } from "../judge/judge.js";
+import { foreignReason } from "../network/secrets.js";
 import type { TrainingSample } from "./samples.js";
 
 /** Which trajectories the distillation term may act on; all of them must have searched. */
@@ -82,7 +83,7 @@ export async function critiqueSamples(
         sample.critique = readCritique(await abortable(judge.critique(input, { signal: inner }), inner));
       } catch (error) {
         throwIfAborted(signal);
-        const reason = timedOut() ? `no critique within ${deadline} ms` : String(error);
+        const reason = timedOut() ? `no critique within ${deadline} ms` : foreignReason(String(error));
         sample.critique = { status: "failed", reason };
       }
       return performance.now() - asked;

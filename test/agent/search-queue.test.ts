@@ -161,3 +161,16 @@ test("options that would never send or never end are refused", () => {
     );
   }
 });
+
+test("what an engine says when it fails is kept in one short line, without secrets", async () => {
+  const { retriever: engine } = retriever(() => {
+    throw new Error(
+      `GET https://me:hunter2@host/q?api_key=0123456789&q=x\nAuthorization: Bearer abcdefghijkl\n${"x".repeat(1e6)}`,
+    );
+  });
+  const outcome = await new SearchQueue(engine, { ...OPTIONS, retries: 0 }).search("q");
+  const message = outcome.ok ? "" : outcome.error.message;
+  expect(message).toMatch(/^GET https:\/\/\[redacted\]@host\/q\?api_key=\[redacted\]&q=x Authorization: /);
+  expect(message).not.toMatch(/hunter2|0123456789|abcdefghijkl/);
+  expect(message.length).toBeLessThanOrEqual(501);
+});

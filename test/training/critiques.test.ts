@@ -171,3 +171,20 @@ describe("hints", () => {
     expect(hintsOf(lopsided.slice(0, 3), "shuffled").size).toBe(0);
   });
 });
+
+test.each([
+  ["throws", () => Promise.reject(new Error(`no: Bearer abcdefghijkl ${"x".repeat(1e6)}`))],
+  [
+    "returns",
+    async () => ({ status: "refused", reason: `no: Bearer abcdefghijkl ${"x".repeat(1e6)}` }) as const,
+  ],
+] as const)(
+  "the reason that a judge %s is kept in one short line, without secrets",
+  async (_how, critique) => {
+    const sample = sampleOf();
+    await critiqueSamples([sample], judge(critique), OPTIONS);
+    const reason = sample.critique?.status === "ok" ? "" : (sample.critique?.reason ?? "");
+    expect(reason).toMatch(/^(Error: )?no: Bearer \[redacted\] x+…$/);
+    expect(reason.length).toBeLessThanOrEqual(501);
+  },
+);

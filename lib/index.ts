@@ -27,10 +27,9 @@ export {
   type SpanKind,
   type Trajectory,
   type TrajectoryStatus,
-  trajectoryFromJson,
   trajectoryLength,
-  trajectoryToJson,
 } from "./agent/trajectory.js";
+export { trajectoryFromJson, trajectoryToJson } from "./agent/trajectory-json.js";
 // Data.
 export { type JsonlOptions, type JsonlRow, readJsonl } from "./data/jsonl.js";
 export type { Question } from "./data/question.js";

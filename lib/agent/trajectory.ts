@@ -128,7 +128,7 @@ export function trajectoryLength(trajectory: Trajectory): number {
  * @internal
  */
 export function checkTrajectory(trajectory: Trajectory, code: "INTERNAL" | "INVALID_ARGUMENT"): void {
-  const { id, tokens, logProbs, spans } = trajectory;
+  const { id, tokens, logProbs, spans, searches } = trajectory;
   const fail = (what: string) => new HindsearchError(code, `Trajectory ${id}: ${what}.`);
   if (logProbs.length !== tokens.length) {
     throw fail(`${tokens.length} tokens but ${logProbs.length} log-probs; they must be as many`);
@@ -144,47 +144,8 @@ export function checkTrajectory(trajectory: Trajectory, code: "INTERNAL" | "INVA
     }
   }
   if (at !== tokens.length) throw fail(`the spans end at ${at}, the tokens at ${tokens.length}`);
-}
-
-/**
- * A trajectory as a plain object for one JSON line: typed arrays become arrays, the key's numbers strings.
- * Log-probs keep nine digits, which is enough to read the same 32-bit floats back.
- */
-export function trajectoryToJson(trajectory: Trajectory): Record<string, unknown> {
-  return {
-    ...trajectory,
-    promptTokens: Array.from(trajectory.promptTokens),
-    tokens: Array.from(trajectory.tokens),
-    logProbs: Array.from(trajectory.logProbs, (value) => Number(value.toPrecision(9))),
-    key: { seed: String(trajectory.key.seed), stream: String(trajectory.key.stream) },
-  };
-}
-
-/**
- * Reads what {@link trajectoryToJson} wrote, to the bit.
- *
- * @throws {@link HindsearchError} `INVALID_ARGUMENT` if it is not a trajectory or contradicts itself.
- */
-export function trajectoryFromJson(json: unknown): Trajectory {
-  try {
-    const raw = json as Record<"promptTokens" | "tokens" | "logProbs", number[]> & {
-      key: { seed: string; stream: string };
-    } & Omit<Trajectory, "promptTokens" | "tokens" | "logProbs" | "key">;
-    const trajectory: Trajectory = {
-      ...raw,
-      promptTokens: Int32Array.from(raw.promptTokens),
-      tokens: Int32Array.from(raw.tokens),
-      logProbs: Float32Array.from(raw.logProbs),
-      key: { seed: BigInt(raw.key.seed), stream: BigInt(raw.key.stream) },
-    };
-    checkTrajectory(trajectory, "INVALID_ARGUMENT");
-    return trajectory;
-  } catch (cause) {
-    if (cause instanceof HindsearchError) throw cause;
-    throw new HindsearchError(
-      "INVALID_ARGUMENT",
-      "This is not a trajectory as trajectoryToJson writes it; expected a line of trajectories.jsonl.",
-      { cause },
-    );
+  for (const [index, { start, end }] of searches.entries()) {
+    if (start <= end && end <= tokens.length) continue;
+    throw fail(`search ${index} at [${start}, ${end}) does not lie in its ${tokens.length} tokens`);
   }
 }

@@ -1,4 +1,4 @@
-import { trajectoryToJson } from "../agent/trajectory.js";
+import { trajectoryToJson } from "../agent/trajectory-json.js";
 import type { EvaluationReport } from "../evaluation/evaluate.js";
 import type { CheckpointFolder } from "../runs/checkpoints.js";
 import type { RunDirectory } from "../runs/run.js";

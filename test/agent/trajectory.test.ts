@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { checkTrajectory, trajectoryFromJson, trajectoryToJson } from "../../lib/agent/trajectory.js";
+import { checkTrajectory } from "../../lib/agent/trajectory.js";
+import { trajectoryFromJson, trajectoryToJson } from "../../lib/agent/trajectory-json.js";
 import { trajectoryOf } from "../support/trajectory.js";
 
 test("one JSON line and back, to the bit", () => {
@@ -47,5 +48,69 @@ test("a trajectory that contradicts itself is refused", () => {
   }
   for (const text of [null, 7, {}, { tokens: [] }]) {
     expect(() => trajectoryFromJson(text)).toThrow(/not a trajectory/);
+  }
+});
+
+test("a number or a word that would turn into another one is refused by its place", () => {
+  const good = () =>
+    JSON.parse(
+      JSON.stringify({ ...trajectoryToJson(trajectoryOf(["think", "tag", "search", "tag"])), reward: 0.5 }),
+    );
+  expect(trajectoryFromJson(good())).toMatchObject({ step: 0, reward: 0.5 });
+  const bad: [place: string, value: unknown][] = [
+    ["tokens.0", "7"],
+    ["tokens.1", 1.5],
+    ["tokens.1", null],
+    ["tokens.1", -1],
+    ["tokens.1", 2 ** 31],
+    ["promptTokens.0", true],
+    ["promptTokens", { length: 3 }],
+    ["promptTokens", "123"],
+    ["logProbs.0", null],
+    ["logProbs.0", "-1"],
+    ["logProbs.0", 1e39],
+    ["key.seed", ""],
+    ["key.seed", "-1"],
+    ["key.seed", " 1"],
+    ["key.stream", "0x10"],
+    ["key.stream", String(2n ** 64n)],
+    ["key.stream", true],
+    ["step", -1],
+    ["group", "0"],
+    ["sample", 0.5],
+    ["turns", null],
+    ["status", "won"],
+    ["answer", 7],
+    ["id", 7],
+    ["reason", 7],
+    ["spans.0.kind", "thought"],
+    ["spans.0.end", "1"],
+    ["searches.0.start", 0.5],
+    ["searches.0.passages", [{ id: 1 }]],
+    ["sampling.temperature", "1"],
+    ["sampling.topK", null],
+    ["weightsVersion", [1]],
+    ["weightsVersion.0", "1"],
+    ["question.goldAnswers", "Ada"],
+  ];
+  for (const [place, value] of bad) {
+    const record = good();
+    const path = place.split(".");
+    const last = path.pop() as string;
+    path.reduce((inner, key) => inner[key], record)[last] = value;
+    expect(() => trajectoryFromJson(record), `${place}: ${JSON.stringify(value)}`).toThrow(
+      expect.objectContaining({ code: "INVALID_ARGUMENT", message: expect.stringContaining(place) }),
+    );
+  }
+});
+
+test("a search outside the tokens is refused", () => {
+  const record = trajectoryToJson(trajectoryOf(["tag", "search", "tag"]));
+  for (const [start, end] of [
+    [2, 1],
+    [1, 4],
+  ]) {
+    const searches = [{ query: "q", passages: [], start, end }];
+    expect(() => trajectoryFromJson({ ...record, searches })).toThrow(/search 0 .*does not lie in/);
   }
 });

@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { trajectoryFromJson } from "../../lib/agent/trajectory.js";
+import { trajectoryFromJson } from "../../lib/agent/trajectory-json.js";
 import { RunDirectory, type RunLog } from "../../lib/runs/run.js";
 import type { TrainingStepResult } from "../../lib/training/record.js";
 import type { TrainingSample } from "../../lib/training/samples.js";

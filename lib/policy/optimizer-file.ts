@@ -1,3 +1,5 @@
+import { type FileHandle, open } from "node:fs/promises";
+import { throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import type { Arena, NativeModel, TensorSink, TensorSource } from "../native/addon.js";
 import { callNative, callNativeSync } from "../native/call.js";
@@ -61,6 +63,10 @@ export async function loadOptimizer(native: NativeModel, path: string, signal?: 
   if (tensors.size !== ARENAS.length * parameters.length) {
     throw invalid(path, `it holds ${tensors.size} tensors, this model has ${parameters.length} parameters`);
   }
+  // All before the first one is loaded: a file that is refused changes nothing.
+  for (const [index, arena] of ARENAS.entries()) {
+    await checkNumbers(path, arena, sources[index] as TensorSource[], signal);
+  }
   for (const [index, arena] of ARENAS.entries()) {
     await callNative(
       (cancellation) => native.loadArena(arena, sources[index] as TensorSource[], cancellation),
@@ -68,6 +74,49 @@ export async function loadOptimizer(native: NativeModel, path: string, signal?: 
     );
   }
   await callNative(() => native.setOptimizerStep(step));
+}
+
+/** Small enough that looking through it does not hold up the event loop. */
+const CHUNK_BYTES = 1 << 20;
+const LARGEST = 3.4028234663852886e38;
+
+/** Refuses what AdamW cannot have written: NaN, infinities, and negative squares. */
+async function checkNumbers(
+  path: string,
+  arena: Arena,
+  tensors: readonly TensorSource[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const least = arena === "secondMoments" ? 0 : -LARGEST;
+  const numbers = new Float32Array(CHUNK_BYTES / Float32Array.BYTES_PER_ELEMENT);
+  const bytes = new Uint8Array(numbers.buffer);
+  let file: FileHandle | undefined;
+  try {
+    file = await open(path);
+    for (const { name, offset, bytes: size } of tensors) {
+      for (let done = 0; done < size; ) {
+        throwIfAborted(signal);
+        const wanted = Math.min(CHUNK_BYTES, size - done);
+        const { bytesRead } = await file.read(bytes, 0, wanted, offset + done);
+        if (bytesRead < wanted) throw invalid(path, `it ends within ${arena}.${name}`);
+        const bad = numbers
+          .subarray(0, wanted / Float32Array.BYTES_PER_ELEMENT)
+          // Written so that NaN is found.
+          .findIndex((value) => !(value >= least && value <= LARGEST));
+        if (bad >= 0) {
+          const place = done / Float32Array.BYTES_PER_ELEMENT + bad;
+          const expected = arena === "secondMoments" ? "a finite number, 0 or more" : "a finite number";
+          throw invalid(path, `${arena}.${name}: entry ${place} is ${numbers[bad]}, expected ${expected}`);
+        }
+        done += wanted;
+      }
+    }
+  } catch (cause) {
+    if (cause instanceof HindsearchError) throw cause;
+    throw new HindsearchError("IO", `Cannot read ${path}: ${(cause as Error).message}.`, { cause });
+  } finally {
+    await file?.close();
+  }
 }
 
 function invalid(path: string, what: string): HindsearchError {

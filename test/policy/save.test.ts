@@ -213,6 +213,36 @@ describe("optimizer state", () => {
     expect(await weights(policy)).toEqual(before);
     expect(policy.optimizerStep).toBe(0);
   });
+
+  test.each([
+    ["weights", Number.NaN],
+    ["weights", Number.POSITIVE_INFINITY],
+    ["firstMoments", Number.NEGATIVE_INFINITY],
+    ["secondMoments", Number.NaN],
+    ["secondMoments", -1e-9],
+  ])("a number of %s that is %s is refused by its place and changes nothing", async (arena, damage) => {
+    using policy = await smallPolicy();
+    await train(policy, 0, 1);
+    const file = join(folder, "optimizer.safetensors");
+    await policy.saveOptimizer(file);
+    await train(policy, 1, 2);
+    const before = await weights(policy);
+    const bytes = await readFile(file);
+    const header = Number(bytes.readBigUInt64LE());
+    const entry = JSON.parse(bytes.toString("utf8", 8, 8 + header))[`${arena}.model.norm.weight`];
+    bytes.writeFloatLE(damage, 8 + header + entry.data_offsets[0] + 4 * 3);
+    await writeFile(file, bytes);
+    await expect(policy.loadOptimizer(file)).rejects.toMatchObject({
+      code: "INVALID_CHECKPOINT",
+      message: expect.stringMatching(
+        new RegExp(`${arena}\\.model\\.norm\\.weight.*entry 3 is ${Math.fround(damage)}`),
+      ),
+    });
+    expect(await weights(policy)).toEqual(before);
+    expect(policy.optimizerStep).toBe(2);
+    const stop = AbortSignal.abort("stop");
+    await expect(policy.loadOptimizer(file, { signal: stop })).rejects.toMatchObject({ code: "ABORTED" });
+  });
 });
 
 describeShared("saved golden models", () => {

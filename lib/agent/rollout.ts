@@ -58,6 +58,11 @@ export interface RolloutOptions extends SearchFailureOptions, AbortOptions {
   purpose?: string;
   /** Called when a trajectory ends. */
   onProgress?: (progress: RolloutProgress) => void;
+  /**
+   * Called with every trajectory as soon as it has ended, in the order in which they end, which is no fixed one; others
+   * are still being decoded. An error that it throws ends the rollout and is what that rejects with.
+   */
+  onTrajectory?: (trajectory: Trajectory) => void;
 }
 
 /** What {@link rollout} returns. */
@@ -220,6 +225,7 @@ class Rollout {
     this.#done++;
     const { searches } = this.searches.statistics;
     this.#options.onProgress?.({ done: this.#done, total: this.#total, searches });
+    this.#options.onTrajectory?.(trajectory);
     return trajectory;
   }
 

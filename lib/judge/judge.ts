@@ -65,6 +65,9 @@ export type Critique =
 /** Reads a failed trajectory and writes one or two sentences on which search should have been made. */
 export interface Judge {
   /**
+   * Called when a trajectory ends, while others are still being decoded: many calls may be open, and their order is no fixed
+   * one. For the same run from the same seed, a critique may depend on its input alone.
+   *
    * @param input - The trajectory.
    * @param options - `signal` ends the call.
    * @returns The critique, or why there is none: a failing judge is a value, not an exception.

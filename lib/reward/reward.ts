@@ -26,6 +26,9 @@ export interface Reward {
   /** For reports and plots. */
   readonly name: string;
   /**
+   * Called when a trajectory ends, while others are still being decoded: many calls may be open, and their order is no fixed
+   * one.
+   *
    * @param input - The response.
    * @param goldAnswers - At least one.
    * @throws {@link HindsearchError} `INVALID_ARGUMENT` without gold answers.

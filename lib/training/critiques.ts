@@ -1,4 +1,4 @@
-import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { type AbortOptions, abortable, onAbort, throwIfAborted, withDeadline } from "../abort.js";
 import { startPaced } from "../agent/pacer.js";
 import type { Span, Trajectory } from "../agent/trajectory.js";
 import { type Critique, type Judge, type JudgeInput, readCritique } from "../judge/judge.js";
@@ -22,7 +22,7 @@ export interface CritiqueOptions extends AbortOptions {
   scope: TrajectoryScope;
   /** Whether the judge is told the gold answers. */
   seesGold: boolean;
-  /** Milliseconds for all critiques of a step; what is missing then counts as failed. */
+  /** Milliseconds to wait for critiques; what is missing then counts as failed. */
   deadline: number;
   /** Text of tokens, for the reasoning that a judge may read. */
   decode: (tokens: Int32Array) => string;
@@ -38,7 +38,7 @@ export interface CritiqueStatistics {
   failures: Partial<Record<Exclude<Critique["status"], "ok">, number>>;
   /** Milliseconds of each call, in the order of the samples. */
   latencies: number[];
-  /** Wall-clock time of all. */
+  /** Wall-clock time from the first call to the last critique. */
   milliseconds: number;
 }
 
@@ -72,30 +72,103 @@ export async function critiqueSamples(
   judge: Judge,
   options: CritiqueOptions,
 ): Promise<CritiqueStatistics> {
-  const { scope, deadline, signal } = options;
-  const judged = samples.filter((sample) => inScope(sample, scope));
-  const started = performance.now();
-  const latencies = await withDeadline(deadline, signal, (inner, timedOut) =>
-    startPaced(judged, async (sample) => {
-      const asked = performance.now();
-      try {
-        const input = judgeInput(sample.trajectory, options);
-        sample.critique = readCritique(await abortable(judge.critique(input, { signal: inner }), inner));
-      } catch (error) {
-        throwIfAborted(signal);
-        const reason = timedOut() ? `no critique within ${deadline} ms` : foreignReason(String(error));
-        sample.critique = { status: "failed", reason };
-      }
-      return performance.now() - asked;
-    }),
-  );
-  const failures: CritiqueStatistics["failures"] = {};
-  for (const { critique } of judged) {
-    if (critique && critique.status !== "ok")
-      failures[critique.status] = (failures[critique.status] ?? 0) + 1;
+  using critic = new Critic(judge, options);
+  return await critic.collect(samples);
+}
+
+/** What a judge said about a trajectory, and how long that took. */
+interface Reply {
+  critique: Critique;
+  latency: number;
+}
+
+/** Asks a judge about trajectories one by one, as they end, and collects its critiques when all of them have. */
+export class Critic implements Disposable {
+  readonly #judge: Judge;
+  readonly #options: CritiqueOptions;
+  readonly #stop = new AbortController();
+  readonly #replies = new Map<Trajectory, Promise<Reply>>();
+  #since: number | undefined;
+  #expired = false;
+
+  constructor(judge: Judge, options: CritiqueOptions) {
+    this.#judge = judge;
+    this.#options = options;
   }
-  const ok = judged.filter(({ critique }) => critique?.status === "ok").length;
-  return { calls: judged.length, ok, failures, latencies, milliseconds: performance.now() - started };
+
+  /** Whether the scope asks how the rewards of a whole group relate, and not for one reward alone. */
+  get dependsOnGroup(): boolean {
+    return this.#options.scope === "all-fail-groups" || this.#options.scope === "mixed-groups";
+  }
+
+  /** Asks about those samples that are in scope and were not asked about before. */
+  ask(samples: readonly TrainingSample[]): void {
+    for (const sample of samples) if (inScope(sample, this.#options.scope)) void this.#reply(sample);
+  }
+
+  /**
+   * Asks about the samples in scope that were not asked about yet, waits for all critiques, at most the deadline, and
+   * writes them to the samples.
+   *
+   * @throws {@link HindsearchError} `ABORTED` only.
+   */
+  async collect(samples: readonly TrainingSample[]): Promise<CritiqueStatistics> {
+    const { scope, deadline, signal } = this.#options;
+    const judged = samples.filter((sample) => inScope(sample, scope));
+    const replies = await withDeadline(deadline, signal, (inner, timedOut) => {
+      onAbort(inner, () => {
+        this.#expired = timedOut();
+        this.#stop.abort(inner.reason);
+      });
+      return startPaced(judged, (sample) => this.#reply(sample));
+    });
+    const failures: CritiqueStatistics["failures"] = {};
+    for (const [i, { critique }] of replies.entries()) {
+      (judged[i] as TrainingSample).critique = critique;
+      if (critique.status !== "ok") failures[critique.status] = (failures[critique.status] ?? 0) + 1;
+    }
+    return {
+      calls: judged.length,
+      ok: replies.filter(({ critique }) => critique.status === "ok").length,
+      failures,
+      latencies: replies.map(({ latency }) => latency),
+      milliseconds: this.#since === undefined ? 0 : performance.now() - this.#since,
+    };
+  }
+
+  /** Ends the calls that are under way; nothing is asked any more. */
+  [Symbol.dispose](): void {
+    this.#stop.abort(new Error("the critiques are not needed any more"));
+  }
+
+  #reply({ trajectory }: TrainingSample): Promise<Reply> {
+    let reply = this.#replies.get(trajectory);
+    if (reply === undefined) {
+      reply = this.#ask(trajectory);
+      // Its error is for whoever collects; until then it must not count as unhandled.
+      reply.catch(() => undefined);
+      this.#replies.set(trajectory, reply);
+    }
+    return reply;
+  }
+
+  async #ask(trajectory: Trajectory): Promise<Reply> {
+    const { signal } = this.#stop;
+    const asked = performance.now();
+    this.#since ??= asked;
+    let critique: Critique;
+    try {
+      throwIfAborted(signal);
+      const input = judgeInput(trajectory, this.#options);
+      critique = readCritique(await abortable(this.#judge.critique(input, { signal }), signal));
+    } catch (error) {
+      if (!this.#expired) throwIfAborted(signal);
+      const { deadline } = this.#options;
+      const reason = this.#expired ? `no critique within ${deadline} ms` : foreignReason(String(error));
+      critique = { status: "failed", reason };
+    }
+    return { critique, latency: performance.now() - asked };
+  }
 }
 
 /** A trajectory as a judge reads it. */

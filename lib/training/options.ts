@@ -27,7 +27,10 @@ export interface DistillationOptions extends DistillTerm {
   judgeSeesGold?: boolean;
   /** What the teacher is told. Default `real`: the critique. The others are controls. */
   hintControl?: HintControl;
-  /** Milliseconds for all critiques of a step; those that are missing then count as failed. Default 600,000. */
+  /**
+   * Milliseconds that a step waits for critiques behind its rollout; those that are missing then count as failed. They are
+   * asked for as soon as their trajectories have ended. Default 600,000.
+   */
   judgeDeadline?: number;
   /**
    * Tokens of hint, prompt and trajectory that the teacher reads at most. A trajectory that needs more has no

@@ -15,9 +15,9 @@ import type { UpdateResult } from "./update.js";
 
 /** Wall-clock milliseconds of the parts of a step. */
 export interface StepTimes {
-  /** Sampling, searches included. */
+  /** Sampling, searches included; rewards and critiques of what has ended run beside it. */
   rollout: number;
-  /** Critiques and reference, which run together. */
+  /** The critiques that were still missing, and the reference, which run together. */
   judgeAndReference: number;
   /** Teacher on the hinted contexts, and the controls of measured steps. */
   teacher: number;

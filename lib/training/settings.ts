@@ -34,7 +34,7 @@ export interface DistillationSettings {
   judgeSeesGold: boolean;
   /** What the teacher is told. */
   hintControl: HintControl;
-  /** Milliseconds for the critiques of a step. */
+  /** Milliseconds that a step waits for critiques behind its rollout. */
   judgeDeadline: number;
   /** Budget of a hinted context. */
   maxTeacherTokens: number;

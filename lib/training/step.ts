@@ -1,4 +1,4 @@
-import { type AbortOptions, abortable } from "../abort.js";
+import type { AbortOptions } from "../abort.js";
 import type { BoundProtocol } from "../agent/bound-protocol.js";
 import { type RolloutOptions, rollout } from "../agent/rollout.js";
 import type { Trajectory } from "../agent/trajectory.js";
@@ -10,10 +10,10 @@ import type { Policy } from "../policy/policy.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import { type Reward, rewardInput } from "../reward/reward.js";
 import type { RunDirectory } from "../runs/run.js";
-import { type CritiqueStatistics, critiqueSamples } from "./critiques.js";
+import { Assessment } from "./assessment.js";
+import { Critic } from "./critiques.js";
 import { Teacher } from "./distillation.js";
 import { recordStep, type StepMetrics, Stopwatch, type TrainingStepResult } from "./record.js";
-import { scoreGroups, type TrainingSample } from "./samples.js";
 import { distillTermAt, isMeasured, type TrainerSettings } from "./settings.js";
 import { judgeHealth, referenceHealth, rolloutHealth } from "./signal.js";
 import { checkLogProbs } from "./startup-check.js";
@@ -53,25 +53,26 @@ export async function trainingStep(context: StepContext, step: number): Promise<
   const { policy, frozen, settings } = context;
   const distill = distillTermAt(settings, step);
   const measured = isMeasured(settings, step);
+  using critic = distill || measured ? criticOf(context) : undefined;
+  const assessment = assessmentOf(context, critic);
   const watch = new Stopwatch();
 
   // 1. Questions.
   const questions = context.questions.next(settings.questionsPerStep);
 
-  // 2. Rollout: ids, log-probs and spans are recorded as they are sampled.
-  const rolled = await rollout({ ...rolloutOptions(context), questions, step });
+  // 2. Rollout: ids, log-probs and spans are recorded as they are sampled. Reward and critique of a trajectory
+  // begin when it ends.
+  const rolled = await rollout({ ...rolloutOptions(context, assessment), questions, step });
   await checkStart(context, rolled.groups.flat());
   const rolloutTime = watch.lap();
 
   // 3. Rewards, and advantages within each group.
-  // A reward may ask a service that does not answer.
-  const scoring = scoreGroups(rolled.groups, (trajectory) => score(context, trajectory), settings);
-  const groups = await abortable(scoring, context.signal);
+  const groups = await assessment.score(rolled.groups);
   const samples = groups.flat();
 
   // 4. In parallel: critiques of failed trajectories, and the frozen reference on the plain contexts.
   const [critiques] = await Promise.all([
-    distill || measured ? critique(context, samples) : undefined,
+    critic?.collect(samples),
     frozen && (settings.kl || measured)
       ? scoreReference(frozen, samples, teacherOptions(context))
       : undefined,
@@ -114,8 +115,11 @@ export async function trainingStep(context: StepContext, step: number): Promise<
   return { step, metrics, groups, evaluations: [] };
 }
 
-function rolloutOptions(context: StepContext): Omit<RolloutOptions, "questions" | "step"> {
-  const { decoder, retriever, protocol, signal, onProgress } = context;
+function rolloutOptions(
+  context: StepContext,
+  assessment: Assessment,
+): Omit<RolloutOptions, "questions" | "step"> {
+  const { decoder, retriever, protocol, signal, checked, onProgress } = context;
   const { groupSize, sampling, seed, search } = context.settings;
   return {
     ...search,
@@ -127,6 +131,8 @@ function rolloutOptions(context: StepContext): Omit<RolloutOptions, "questions" 
     seed,
     signal,
     ...(onProgress && { onProgress }),
+    // What is still to be checked is not shown to rewards and judge: they may cost money.
+    ...(checked === 0 && { onTrajectory: (trajectory) => assessment.start(trajectory) }),
   };
 }
 
@@ -137,22 +143,27 @@ async function checkStart(context: StepContext, trajectories: Trajectory[]): Pro
   await checkLogProbs(policy, trajectories.slice(0, checked), tolerance, teacherOptions(context));
 }
 
-function score({ reward, policy }: StepContext, trajectory: Trajectory) {
-  return reward.score(rewardInput(trajectory, policy.tokenizer), trajectory.question.goldAnswers);
-}
-
-async function critique(
-  context: StepContext,
-  samples: readonly TrainingSample[],
-): Promise<CritiqueStatistics | undefined> {
-  const { judge, protocol, settings, signal } = context;
+function criticOf({ judge, protocol, settings, signal }: StepContext): Critic | undefined {
   if (judge === undefined || settings.distillation === null) return undefined;
   const { trajectoryScope, judgeSeesGold, judgeDeadline } = settings.distillation;
-  return critiqueSamples(samples, judge, {
+  return new Critic(judge, {
     scope: trajectoryScope,
     seesGold: judgeSeesGold,
     deadline: judgeDeadline,
     decode: (tokens) => protocol.decode(tokens),
+    signal,
+  });
+}
+
+function assessmentOf(
+  { reward, policy, settings, signal }: StepContext,
+  critic: Critic | undefined,
+): Assessment {
+  return new Assessment({
+    ...settings,
+    score: (trajectory) =>
+      reward.score(rewardInput(trajectory, policy.tokenizer), trajectory.question.goldAnswers),
+    critic,
     signal,
   });
 }

@@ -13,6 +13,7 @@ import { Policy } from "../../lib/policy/policy.js";
 import type { HindSearchOptions } from "../../lib/training/options.js";
 import type { TrainingStepResult } from "../../lib/training/record.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
+import { timeless } from "./timeless.js";
 
 let root: string;
 let warm: string;
@@ -67,15 +68,6 @@ async function train(options: Partial<HindSearchOptions> = {}): Promise<Run> {
 async function allWeights(policy: Policy): Promise<number[]> {
   const arrays = await Promise.all(policy.parameters.map(({ name }) => policy.weight(name)));
   return arrays.flatMap((array) => [...array]);
-}
-
-/** Records without what a clock says, and without the versions that the engine counts anew in every process. */
-function timeless(value: unknown): unknown {
-  return JSON.parse(
-    JSON.stringify(value, (key, inner) =>
-      /milliseconds|latency|weightsVersion/i.test(key) ? undefined : inner,
-    ),
-  );
 }
 
 const gap = (a: number[], b: number[]) =>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "native/test/bf16_exceptions.h"
 #include "native/test/cached_run.h"
 #include "native/test/checkpoint.h"
 #include "native/test/shared.h"
@@ -45,8 +46,9 @@ ScoreResult score_all(Model& model, const Json& sequences, PackedSequences& pack
   return model.score(packed, options);
 }
 
-void check_sequence(const Json& sequence, const GoldenArrays& arrays, const ScoreResult& scores,
-                    std::int64_t offset, const std::vector<float>& logits, bool bf16) {
+void check_sequence(const std::string& model, const Json& sequence, const GoldenArrays& arrays,
+                    const ScoreResult& scores, std::int64_t offset,
+                    const std::vector<float>& logits, bool bf16) {
   const Json& observed = sequence["observed_error"];
   const auto length = static_cast<std::int64_t>(sequence["length"].number());
   const Errors logit_errors = compare(logits, arrays[sequence["logits"].string()]);
@@ -59,12 +61,10 @@ void check_sequence(const Json& sequence, const GoldenArrays& arrays, const Scor
   if (bf16) {
     CHECK_NEAR(logit_errors.rms, 0, 2 * observed["peer_bf16_logits_rms"].number());
     CHECK_NEAR(logit_errors.max, 0, 3 * observed["peer_bf16_logits_max_abs"].number());
-    // The observed error of the log-probs of a short sequence is that of one number, or of none,
-    // and can be near zero by luck; the error of a logit is its natural floor.
-    const double tolerance = 3 * std::max(observed["peer_bf16_logprob_max_abs"].number(),
-                                          observed["peer_bf16_logits_rms"].number());
-    CHECK_NEAR(log_prob_errors.max, 0, tolerance);
-    CHECK_NEAR(entropy_errors.max, 0, tolerance);
+    const double limit = 3 * observed["peer_bf16_logprob_max_abs"].number();
+    const std::string& id = sequence["name"].string();
+    CHECK_NEAR(log_prob_errors.max, 0, testing::bf16_allowance(model, id, "log-probs", limit));
+    CHECK_NEAR(entropy_errors.max, 0, testing::bf16_allowance(model, id, "entropies", limit));
   } else {
     CHECK_NEAR(logit_errors.max, 0, 2e-4);
     CHECK_NEAR(log_prob_errors.max, 0, 2e-4);
@@ -116,7 +116,7 @@ void check_models(const std::string& shared, ComputeType compute) {
       const Json& sequence = cases["sequences"][b];
       const std::vector<float> logits =
           model->logits(testing::pack({sequence["token_ids"].numbers<Token>()}));
-      check_sequence(sequence, arrays, scores, packed.offsets[b], logits, bf16);
+      check_sequence(name, sequence, arrays, scores, packed.offsets[b], logits, bf16);
     }
     check_greedy(*model, cases["sequences"], bf16);
   }

@@ -7,13 +7,18 @@ import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 
 const LINE_FEED = 10;
+/**
+ * What a row needs whose text can be used in full: 65,536 characters (longer questions and passages are refused or cut),
+ * at 6 bytes each where JSON escapes them all. A hostile line of that length parses in some 50 ms, one of 10 MB in seconds.
+ */
+const MAX_LINE_BYTES = 2 ** 19;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 /** Large enough to be fast, small enough that the lines of one chunk do not hold up the event loop. */
 const CHUNK_BYTES = 1 << 16;
 
 /** Limits of {@link readJsonl}. */
 export interface JsonlOptions extends AbortOptions {
-  /** Longest line in bytes. Default 16 MiB. */
+  /** Longest line in bytes. Default 512 KiB: a line is parsed in one go, and holds the event loop for that long. */
   maxLineBytes?: number;
   /** Most bytes in all, after decompression: the guard against decompression bombs. Default 64 GiB. */
   maxBytes?: number;
@@ -32,9 +37,9 @@ export interface JsonlRow {
  * holding more than one line and one chunk. The file is not trusted: a damaged line is an error, never skipped.
  *
  * @param path - A regular file.
- * @param options - Limits, and `signal` to end early.
+ * @param options - Limits above 0, and `signal` to end early.
  * @throws {@link HindsearchError} `INVALID_DATA` naming file and line for a line that is too long, not UTF-8 or not
- * JSON, or a file over its limit; `IO` if reading or decompression fails; `ABORTED`.
+ * JSON, or a file over its limit; `INVALID_ARGUMENT` for a limit that is none; `IO` if reading or decompression fails; `ABORTED`.
  */
 export async function* readJsonl(path: string, options: JsonlOptions = {}): AsyncGenerator<JsonlRow, void> {
   const splitter = new LineSplitter(path, options);
@@ -76,7 +81,14 @@ class LineSplitter {
   #total = 0;
   #line = 1;
 
-  constructor(path: string, { maxLineBytes = 16 * 2 ** 20, maxBytes = 64 * 2 ** 30 }: JsonlOptions) {
+  constructor(path: string, { maxLineBytes = MAX_LINE_BYTES, maxBytes = 64 * 2 ** 30 }: JsonlOptions) {
+    for (const [name, limit] of Object.entries({ maxLineBytes, maxBytes })) {
+      if (limit > 0) continue;
+      throw new HindsearchError(
+        "INVALID_ARGUMENT",
+        `${name} is ${limit}, expected a number of bytes above 0.`,
+      );
+    }
     this.#path = path;
     this.#maxLineBytes = maxLineBytes;
     this.#maxBytes = maxBytes;
@@ -111,7 +123,8 @@ class LineSplitter {
     this.#pending += piece.length;
     if (this.#pending > this.#maxLineBytes) {
       throw this.#tooLarge(
-        `longer than ${this.#maxLineBytes} bytes; the file must hold one JSON value a line`,
+        `longer than ${this.#maxLineBytes} bytes; the file must hold one JSON value a line. Raise maxLineBytes if lines of ` +
+          "that length are intended",
       );
     }
     this.#pieces.push(piece);

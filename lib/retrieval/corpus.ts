@@ -1,5 +1,4 @@
-import type { AbortOptions } from "../abort.js";
-import { readJsonl } from "../data/jsonl.js";
+import { type JsonlOptions, readJsonl } from "../data/jsonl.js";
 import { HindsearchError } from "../errors.js";
 import { type Passage, parseContents } from "./passage.js";
 
@@ -9,10 +8,10 @@ import { type Passage, parseContents } from "./passage.js";
  * are ignored. Nothing but the current line is held in memory.
  *
  * @param path - The file.
- * @param options - `signal` ends the reading.
- * @throws {@link HindsearchError} `INVALID_DATA` naming file and line, `IO`, `ABORTED`.
+ * @param options - The limits of {@link readJsonl}; `signal` ends the reading.
+ * @throws {@link HindsearchError} `INVALID_DATA` naming file and line, and what {@link readJsonl} throws.
  */
-export async function* readCorpus(path: string, options: AbortOptions = {}): AsyncGenerator<Passage, void> {
+export async function* readCorpus(path: string, options: JsonlOptions = {}): AsyncGenerator<Passage, void> {
   for await (const { line, value } of readJsonl(path, options)) {
     yield passageOf(value, (problem) => {
       const expected = 'expected {"id", "contents"} or {"id", "title", "text"}';

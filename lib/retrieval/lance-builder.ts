@@ -21,6 +21,8 @@ export type BuildMessage =
   | { kind: "done"; passages: number }
   | { kind: "failed"; code: HindsearchErrorCode; message: string };
 
+/** Nobody waits for this process's event loop, and passages of any length may have been written for it. */
+const MAX_LINE_BYTES = 2 ** 28;
 const BATCH_ROWS = 20_000;
 const BATCH_CHARACTERS = 1 << 25;
 
@@ -45,7 +47,7 @@ async function build({ corpus, folder }: BuildRequest): Promise<void> {
     rows = [];
     characters = 0;
   };
-  for await (const passage of readCorpus(corpus)) {
+  for await (const passage of readCorpus(corpus, { maxLineBytes: MAX_LINE_BYTES })) {
     const contents = formatContents(passage);
     rows.push({ id: passage.id, contents });
     characters += contents.length;

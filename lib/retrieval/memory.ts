@@ -1,6 +1,6 @@
 import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import { type Analyzer, plainAnalyzer } from "./analyzer.js";
+import { type Analyzer, analyzePieces, plainAnalyzer } from "./analyzer.js";
 import type { Passage } from "./passage.js";
 import { type Postings, PostingsBuilder } from "./postings.js";
 import { checkSearch, closedError, type Retriever } from "./retriever.js";
@@ -91,8 +91,11 @@ export class MemoryRetriever implements Retriever {
       }
       ids.add(passage.id);
       kept.push(passage);
-      builder.add(analyzer(`${passage.title}\n${passage.text}`));
-      await slicer.turn();
+      const pieces = analyzePieces(`${passage.title}\n${passage.text}`, analyzer);
+      for (const _ of builder.add(pieces)) {
+        await slicer.turn();
+        throwIfAborted(signal);
+      }
     }
     const postings = await slicer.run(builder.build(), signal);
     return new MemoryRetriever(kept, postings, slicer, { k1, b, analyzer });
@@ -136,7 +139,7 @@ export class MemoryRetriever implements Retriever {
     const found: number[] = [];
     let work = 0;
     try {
-      for (const term of this.#terms(query)) {
+      for (const term of yield* this.#terms(query)) {
         const start = starts[term] as number;
         const end = starts[term + 1] as number;
         const df = end - start;
@@ -157,11 +160,14 @@ export class MemoryRetriever implements Retriever {
   }
 
   /** The numbers of the query's known terms, each once. */
-  #terms(query: string): Set<number> {
+  *#terms(query: string): Steps<Set<number>> {
     const numbers = new Set<number>();
-    for (const term of this.#analyzer(query)) {
-      const number = this.#postings.terms.get(term);
-      if (number !== undefined) numbers.add(number);
+    for (const terms of analyzePieces(query, this.#analyzer)) {
+      for (const term of terms) {
+        const number = this.#postings.terms.get(term);
+        if (number !== undefined) numbers.add(number);
+      }
+      yield;
     }
     return numbers;
   }

@@ -30,19 +30,26 @@ export class PostingsBuilder {
   readonly #postingFrequencies = new GrowingArray();
   readonly #ends = new GrowingArray();
 
-  /** Takes the next document in, as the terms of its text. */
-  add(terms: readonly string[]): void {
+  /** Takes the next document in, as the terms of the pieces of its text. */
+  *add(pieces: Iterable<readonly string[]>): Steps<void> {
     const counts = new Map<number, number>();
-    for (const term of terms) {
-      const number = this.#number(term);
-      counts.set(number, (counts.get(number) ?? 0) + 1);
+    let length = 0;
+    for (const terms of pieces) {
+      for (const term of terms) {
+        const number = this.#number(term);
+        counts.set(number, (counts.get(number) ?? 0) + 1);
+      }
+      length += terms.length;
+      yield;
     }
+    let work = 0;
     for (const [number, count] of counts) {
       this.#perTerm.values[number] = at(this.#perTerm.values, number) + 1;
       this.#postingTerms.push(number);
       this.#postingFrequencies.push(count);
+      if (++work % STEP === 0) yield;
     }
-    this.#lengths.push(terms.length);
+    this.#lengths.push(length);
     this.#ends.push(this.#postingTerms.length);
   }
 

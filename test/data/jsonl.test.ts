@@ -45,7 +45,7 @@ describe("readJsonl", () => {
   test("lines that span chunks come out whole", async () => {
     const values = Array.from({ length: 40 }, (_, i) => ({ i, text: "é".repeat(i * 9000) }));
     const path = await file("long.jsonl", values.map((value) => JSON.stringify(value)).join("\n"));
-    expect((await readAll(path)).map(({ value }) => value)).toEqual(values);
+    expect((await readAll(path, { maxLineBytes: 1e6 })).map(({ value }) => value)).toEqual(values);
   });
 
   test("gzip is recognised by its content, several members included", async () => {
@@ -72,8 +72,26 @@ describe("readJsonl", () => {
       code: "INVALID_DATA",
       message: expect.stringContaining("line 2: longer than 1000000 bytes"),
     });
-    expect(await readAll(path)).toHaveLength(2);
+    expect((await fails(path)).message).toMatch(/longer than 524288 bytes;.*Raise maxLineBytes/);
+    expect(await readAll(path, { maxLineBytes: 4_000_000 })).toHaveLength(2);
   });
+
+  test("the longest text that can be used passes, however it is escaped", async () => {
+    const text = "\\u00e9".repeat(65_536);
+    const rows = await readAll(await file("escaped.jsonl", `{"id":"1","question":"${text}"}\n`));
+    expect(rows).toEqual([{ line: 1, value: { id: "1", question: "é".repeat(65_536) } }]);
+  });
+
+  test.each([{ maxLineBytes: 0 }, { maxLineBytes: Number.NaN }, { maxBytes: -1 }])(
+    "%j is refused",
+    async (limits) => {
+      const path = await file("one.jsonl", "1");
+      expect(await fails(path, limits)).toMatchObject({
+        code: "INVALID_ARGUMENT",
+        message: expect.stringContaining(Object.keys(limits)[0] as string),
+      });
+    },
+  );
 
   test("a decompression bomb hits the cap, not the memory", async () => {
     const path = await file("bomb.jsonl.gz", gzipSync(Buffer.alloc(300_000_000, `"${"x".repeat(9997)}"\n`)));

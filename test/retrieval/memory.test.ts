@@ -232,6 +232,27 @@ describe("the event loop", () => {
     expect(cpu[Math.floor(cpu.length * 0.9)]).toBeLessThan(12);
   });
 
+  test("is not held up by passages and queries of megabytes, and nothing in them is lost", async () => {
+    const words = Array.from({ length: 1_500_000 }, (_, i) => `w${(i * 7919) % 300_000}`).join(" ");
+    const passages = [
+      passage("words", words),
+      passage("spaces", `${" ".repeat(10_000_000)}needle`),
+      passage("no spaces", `${"東".repeat(1_000_000)} needle`),
+    ];
+    const turns = new TurnMeter();
+    const retriever = await MemoryRetriever.create(passages);
+    expect(ids(await retriever.search([`${words} needle`, "東", "w299999"], 3))).toEqual([
+      ["words", "spaces", "no spaces"],
+      ["no spaces"],
+      ["words"],
+    ]);
+    // In one go the first passage and the long query take some 400 ms each, and the spaces 150 ms.
+    const cpu = turns.stop();
+    expect(cpu.length).toBeGreaterThan(100);
+    expect(cpu[Math.floor(cpu.length * 0.9)]).toBeLessThan(12);
+    expect(cpu.at(-1)).toBeLessThan(120);
+  });
+
   test("an abort ends the search at once and leaves the retriever usable", async () => {
     const passages = Array.from({ length: 20_000 }, (_, i) => passage(`${i}`, `a b ${i}`));
     const retriever = await MemoryRetriever.create(passages);

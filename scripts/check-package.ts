@@ -1,6 +1,7 @@
 /**
  * Checks the package as users get it: what is in the tarball, whether its types resolve everywhere, and whether it
- * works after an install into an empty folder, once compiled there and once from a prebuilt binary without any script.
+ * works after an install with scripts off into an empty folder, once compiled there by the command that its error
+ * message names and once from a prebuilt binary.
  *
  * Run by `npm run check:package`. Exits non-zero with the output of the step that failed.
  */
@@ -11,12 +12,14 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import ts from "typescript";
+import { neededVersions } from "./needed-versions.js";
 
 const root = resolve(import.meta.dirname, "..");
 const scratch = mkdtempSync(join(tmpdir(), "hindsearch-package-"));
@@ -73,20 +76,43 @@ function checkContents(tarball: string, binaries: RegExp[]): void {
   ];
   const surplus = files.filter((path) => ![...needed, ...others].some((pattern) => pattern.test(path)));
   if (surplus.length > 0) throw new Error(`does not belong in the tarball: ${surplus.join(", ")}`);
+  // A loader takes the first one of a folder, whatever its name.
+  const found = files.filter((path) => path.endsWith(".node"));
+  if (found.length !== binaries.length) throw new Error(`binaries in the tarball: ${found.join(", ")}`);
 }
 
 function literally(path: string): RegExp {
   return new RegExp(`^${path.replaceAll(".", "\\.")}$`);
 }
 
-/** Installs a tarball into an empty project, uses it from both module systems, and trains with it. */
-function checkInstall(tarball: string, folder: string, ...args: string[]): void {
+/** Installs a tarball into an empty project without running any script. */
+function install(tarball: string, folder: string): void {
   mkdirSync(folder);
   writeFileSync(
     join(folder, "package.json"),
     JSON.stringify({ name: "user", private: true, type: "module" }),
   );
-  run(folder, "npm", "install", tarball, ...quiet, ...args);
+  run(folder, "npm", "install", tarball, "--ignore-scripts", ...quiet);
+}
+
+/** Without a binary the package says what to run; that builds it, by the install script and with run-time dependencies. */
+function followAdvice(folder: string): void {
+  writeFileSync(
+    join(folder, "advice.js"),
+    `import { engine } from "hindsearch";
+     try {
+       console.log("works with " + engine.threads);
+     } catch ({ code, message }) {
+       console.log(code === "ADDON_NOT_FOUND" ? /run "(.+?)"/.exec(message)[1] : message);
+     }`,
+  );
+  const advice = run(folder, process.execPath, "advice.js").trim();
+  if (advice !== "npm rebuild hindsearch") throw new Error(`without a binary the package says: ${advice}`);
+  run(folder, "npm", "rebuild", "hindsearch", ...quiet);
+}
+
+/** Uses an installed package from both module systems, and trains with it. */
+function checkUse(folder: string): void {
   writeFileSync(
     join(folder, "both.js"),
     `import { createRequire } from "node:module";
@@ -123,7 +149,11 @@ function packWithPrebuild(tarball: string): string {
   const folder = join(scratch, "package");
   run(scratch, "tar", "-xzf", tarball);
   symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  const binary = join(root, "build/Release/hindsearch.node");
+  const { mtimeMs } = statSync(binary);
   run(folder, "npm", "run", "prebuilds");
+  // prebuildify moves what it built, so that it must not build here.
+  if (statSync(binary).mtimeMs !== mtimeMs) throw new Error(`${binary} was touched`);
   // The JavaScript is in the tarball already: packing must not compile it again.
   return pack(folder, join(scratch, "prebuilt"), "--ignore-scripts");
 }
@@ -133,16 +163,25 @@ try {
   step("contents of the tarball", () => checkContents(tarball, []));
   step("publint", () => run(root, "npx", "--no-install", "publint", "run", tarball, "--strict"));
   step("attw", () => run(root, "npx", "--no-install", "attw", tarball));
-  step("install, compiled from source", () => checkInstall(tarball, join(scratch, "from-source")));
+  const fromSource = join(scratch, "from-source");
+  step("install of the sources with scripts off", () => install(tarball, fromSource));
+  step("compiled as the error message says", () => followAdvice(fromSource));
+  step("use of what was compiled", () => checkUse(fromSource));
   const prebuilt = step("prebuild", () => packWithPrebuild(tarball));
   step("contents of the tarball with a prebuild", () =>
     checkContents(prebuilt, [
       new RegExp(`^prebuilds/${process.platform}-${process.arch}/hindsearch[^/]*\\.node$`),
     ]),
   );
-  step("install of the prebuild with scripts off", () =>
-    checkInstall(prebuilt, join(scratch, "from-prebuild"), "--ignore-scripts"),
-  );
+  const fromPrebuild = join(scratch, "from-prebuild");
+  step("install of the prebuild with scripts off", () => install(prebuilt, fromPrebuild));
+  step("use of the prebuild", () => checkUse(fromPrebuild));
+  if (process.platform === "linux") {
+    const prebuilds = join(fromPrebuild, `node_modules/hindsearch/prebuilds/linux-${process.arch}`);
+    const [binary = ""] = readdirSync(prebuilds);
+    const { GLIBC, GLIBCXX } = neededVersions(join(prebuilds, binary));
+    console.log(`the prebuild needs glibc ${GLIBC} and libstdc++ ${GLIBCXX} or later`);
+  }
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;

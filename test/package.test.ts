@@ -17,6 +17,18 @@ test("import and require give the same classes", async () => {
   expect(different).toEqual([]);
 });
 
+test("an error of one door is an instance of the other door's class", async () => {
+  const result = await built.run(`
+    import { createRequire } from "node:module";
+    import { HindsearchError, Policy } from "hindsearch";
+    const cjs = createRequire(import.meta.url)("hindsearch");
+    const thrown = await cjs.Policy.load("/nowhere").catch((error) => error);
+    const other = await Policy.load("/nowhere").catch((error) => error);
+    console.log([thrown instanceof HindsearchError, other instanceof cjs.HindsearchError, thrown.code].join());
+  `);
+  expect(result).toMatchObject({ stdout: "true,true,INVALID_CHECKPOINT\n", stderr: "" });
+});
+
 test("require alone works", async () => {
   const result = await built.run(
     `const { HindsearchError } = require("hindsearch");

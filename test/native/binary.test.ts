@@ -1,8 +1,12 @@
 import { execFileSync } from "node:child_process";
 import { resolve } from "node:path";
 import { describe, expect, test } from "vitest";
+import { compareVersions, neededVersions } from "../../scripts/needed-versions.js";
 
 const binary = resolve(import.meta.dirname, "../../build/Release/hindsearch.node");
+const { glibcVersionRuntime: glibc } = (
+  process.report.getReport() as { header: { glibcVersionRuntime?: string } }
+).header;
 const readelf = (...options: string[]) =>
   execFileSync("readelf", ["-W", ...options, binary], { encoding: "utf8" });
 
@@ -23,6 +27,24 @@ describe.runIf(process.platform === "linux")("the binary", () => {
     expect(needed.length).toBeGreaterThan(0);
     expect(needed.filter((name) => !allowed.test(name))).toEqual([]);
   });
+
+  test("takes the C++ library of the system, not a copy of its own", () => {
+    // The copy would need arc4random of glibc 2.36, and with it a newer system than anything of ours.
+    expect(readelf("--dynamic")).toMatch(/\(NEEDED\).*\[libstdc\+\+\.so\.6\]/);
+    expect(readelf("--dyn-syms")).not.toContain("arc4random");
+  });
+
+  // On a newer system the compiler may write newer versions: such a binary is for that system alone.
+  test.runIf(glibc !== undefined && compareVersions(glibc, "2.36") <= 0)(
+    "loads on Ubuntu 22.04: needs nothing newer than its glibc 2.35 and its GCC 12",
+    () => {
+      const { GLIBC, GLIBCXX, ...others } = neededVersions(binary);
+      expect(compareVersions(GLIBC ?? "99", "2.35"), `glibc ${GLIBC}`).toBeLessThanOrEqual(0);
+      expect(compareVersions(GLIBCXX ?? "99", "3.4.30"), `libstdc++ ${GLIBCXX}`).toBeLessThanOrEqual(0);
+      expect(Object.keys(others).sort()).toEqual(["CXXABI", "GCC"]);
+      expect(compareVersions(others.CXXABI ?? "99", "1.3.13")).toBeLessThanOrEqual(0);
+    },
+  );
 
   test("stays mapped when the worker that loaded it ends", () => {
     expect(readelf("--dynamic")).toMatch(/FLAGS_1.*NODELETE/);

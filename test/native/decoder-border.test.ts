@@ -51,6 +51,24 @@ test("results of a sequence that is released are not reported", async () => {
   expect(await decoder.next()).toEqual([]);
 });
 
+test("nothing that ends while the event loop is held up is lost, and nothing comes twice", async () => {
+  const submitted = Array.from({ length: 60 }, (_, stream) =>
+    decoder.submit(prompt, segment(2), { seed: 1n, stream: BigInt(stream) }, 0),
+  );
+  const first = decoder.next();
+  blockUntil(() => decoder.stats().waiting === submitted.length);
+  const collected = await first;
+  while (collected.length < submitted.length) {
+    const more = await decoder.next();
+    expect(more.length).toBeGreaterThan(0);
+    collected.push(...more);
+  }
+  expect(collected.map(({ sequence }) => sequence).sort((a, b) => a - b)).toEqual(submitted);
+  expect(collected.every(({ tokens }) => tokens.length === 2)).toBe(true);
+  for (const sequence of submitted) decoder.release(sequence);
+  expect(await decoder.next()).toEqual([]);
+});
+
 test("elements behind one that is refused are not read", () => {
   let read = false;
   const stops: unknown[] = [7];

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { builtPackage } from "../support/built-package.js";
@@ -44,6 +44,14 @@ test("no binary, as after an install with scripts off: what was tried and what t
 
 test("a prebuilt binary is found without any script", async () => {
   await built.placeBinary(`prebuilds/${platform}/hindsearch.node`);
+  expect(await load()).toEqual({ version: expect.any(String) });
+});
+
+test("a binary that comes first in the alphabet is not taken from a folder below", async () => {
+  await built.placeBinary(`prebuilds/${platform}/hindsearch.node`);
+  const other = join(built.folder, "prebuilds", platform, "cuda");
+  await mkdir(other);
+  await writeFile(join(other, "hindsearch-cuda.node"), "not ours");
   expect(await load()).toEqual({ version: expect.any(String) });
 });
 

@@ -37,6 +37,7 @@ test("the interfaces written by hand name what the addon exports, no more and no
   const addon = loadAddon();
   const model = await tinyModel(addon);
   expect(exported(addon)).toEqual(declared("Addon"));
+  expect(Object.keys({ ...addon }).sort(), "a copy of the addon").toEqual(declared("Addon"));
   expect(exported(Object.getPrototypeOf(model))).toEqual(declared("NativeModel"));
   expect(exported(Object.getPrototypeOf(addon.createCancellation()))).toEqual(declared("Cancellation"));
   expect(exported(Object.getPrototypeOf(await decoder(addon, model)))).toEqual(declared("NativeDecoder"));

@@ -80,6 +80,33 @@ test("a worker is terminated while the engine scores, trains and decodes for it"
   expect(output).toBe("alive\n");
 });
 
+test.each([
+  ["waits", "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)"],
+  ["computes", "for (;;);"],
+])("a worker is terminated inside a getter that a native call runs and that %s", async (_what, body) => {
+  // The exception by which Node ends the worker arrives in C++, which can hand it to nobody any more.
+  const worker = JSON.stringify(`
+    import("./dist/native/load.js").then(({ loadAddon }) => {
+      const { parentPort } = require("node:worker_threads");
+      const sampling = { topK: 0, topP: 1, minP: 0, get temperature() { parentPort.postMessage("inside"); ${body}; return 1; } };
+      loadAddon().filterProbabilities(Float32Array.of(1, 2), sampling);
+      parentPort.postMessage("behind");
+    });
+  `);
+  const output = await expectQuiet(`
+    const messages = [];
+    for (let round = 0; round < 10; round++) {
+      const worker = new Worker(${worker}, { eval: true });
+      worker.on("message", (message) => messages.push(message));
+      await once(worker, "message");
+      await worker.terminate();
+    }
+    await sleep(100);
+    console.log(messages.join());
+  `);
+  expect(output).toBe(`${Array(10).fill("inside").join()}\n`);
+});
+
 test("the process exits while the engine works", async () => {
   const output = await expectQuiet(`
     const { busy } = await import("./busy.mjs");

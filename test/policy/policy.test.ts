@@ -90,6 +90,23 @@ describe("a policy", () => {
     await expect(policy.generate(many, options)).rejects.toMatchObject({ code: "ABORTED" });
     expect(await policy.generate([])).toEqual([]);
   });
+
+  test("ends with what onProgress throws, once, and works on", async () => {
+    using policy = await smallPolicy();
+    const mine = new RangeError("mine");
+    let calls = 0;
+    const prompts = Array.from({ length: 20 }, () => [1]);
+    const generated = policy.generate(prompts, {
+      maxNewTokens: 2,
+      onProgress: () => {
+        calls++;
+        throw mine;
+      },
+    });
+    await expect(generated).rejects.toBe(mine);
+    expect(calls).toBe(1);
+    expect(await policy.generate(prompts, { maxNewTokens: 1 })).toHaveLength(20);
+  });
 });
 
 describe("a snapshot", () => {

@@ -68,17 +68,22 @@ export class BuiltPackage {
    * @param source - The script.
    * @param extension - `mjs` or `cjs`.
    * @param env - Added to the environment.
+   * @param addressSpace - Most memory that the process may map, in bytes; by default as much as it likes.
    */
   async run(
     source: string,
     extension: "mjs" | "cjs" = "mjs",
     env: Record<string, string> = {},
+    addressSpace?: number,
   ): Promise<ChildResult> {
     const script = join(this.folder, `script.${extension}`);
     await writeFile(script, source);
     const options = { cwd: this.folder, env: { ...process.env, ...env }, timeout: 50_000 };
+    const limit = addressSpace === undefined ? "" : `ulimit -v ${Math.floor(addressSpace / 1024)} && `;
+    const [command, ...args] =
+      limit === "" ? [process.execPath] : ["sh", "-c", `${limit}exec "$0" "$@"`, process.execPath];
     return new Promise((done) => {
-      execFile(process.execPath, [script], options, (error, stdout, stderr) => {
+      execFile(command as string, [...args, script], options, (error, stdout, stderr) => {
         const code = error === null ? 0 : typeof error.code === "number" ? error.code : null;
         done({ code, signal: error?.signal ?? null, stdout, stderr });
       });

@@ -21,7 +21,6 @@ export type { SearchQueueStatistics } from "./agent/search-queue.js";
 export type { SequenceDecoder } from "./agent/segments.js";
 export {
   FULL_SAMPLING,
-  type Sampling,
   type SearchRecord,
   type Span,
   type SpanKind,
@@ -63,12 +62,8 @@ export {
   judgePrompt,
 } from "./judge/prompt.js";
 export type { JudgeStats } from "./judge/statistics.js";
-export type {
-  ComputeType,
-  DecoderStats,
-  NativeModelConfig as ModelConfig,
-  StorageType,
-} from "./native/addon.js";
+export type { DecoderStats } from "./native/decoder.js";
+export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";
 // Clients of servers.
 export type { LatencySummary } from "./network/latency.js";
 export type { RetryOptions } from "./network/retry.js";
@@ -80,7 +75,9 @@ export {
   Decoder,
   type FinishReason,
   type ForkOptions,
+  type RandomKey,
   type RandomStream,
+  type Sampling,
   type SamplingOptions,
   type Segment,
   type SegmentOptions,
@@ -106,6 +103,7 @@ export type {
   ForwardBackwardOptions,
   InitializeOptions,
   LoadOptions,
+  ObjectiveMetrics,
   ObjectiveResult,
   SaveOptions,
   ScoredSequence,

@@ -68,6 +68,28 @@ function upward(order: string[], found: Import[]): string[] {
     .map(({ from, to }) => `${from} imports ${to}`);
 }
 
+/** Files that import each other in a ring; empty if there is none. */
+function circle(found: Import[]): string[] {
+  const targets = new Map<string, string[]>();
+  for (const { from, to } of found) targets.set(from, [...(targets.get(from) ?? []), to]);
+  const done = new Set<string>();
+  const visit = (file: string, path: string[]): string[] => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return [];
+    for (const target of targets.get(file) ?? []) {
+      const ring = visit(target, [...path, file]);
+      if (ring.length > 0) return ring;
+    }
+    done.add(file);
+    return [];
+  };
+  for (const file of targets.keys()) {
+    const ring = visit(file, []);
+    if (ring.length > 0) return ring;
+  }
+  return [];
+}
+
 describe("native", () => {
   test("every folder is a known layer", async () => {
     const folders = await readdir(join(root, "native"));
@@ -101,5 +123,9 @@ describe("lib", () => {
     const found = await libImports();
     expect(found.length).toBeGreaterThan(0);
     expect(upward(layers.lib, found)).toEqual([]);
+  });
+
+  test("no file imports itself by way of others, types included", async () => {
+    expect(circle(await libImports())).toEqual([]);
   });
 });

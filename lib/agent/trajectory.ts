@@ -1,6 +1,9 @@
 import type { Question } from "../data/question.js";
 import { HindsearchError } from "../errors.js";
+import type { RandomKey, Sampling } from "../policy/decoder.js";
 import type { Passage } from "../retrieval/passage.js";
+
+export type { Sampling } from "../policy/decoder.js";
 
 /**
  * What a run of tokens is. `think`, `search`, `answer` and `tag` were written by the policy; `observation` and
@@ -49,18 +52,6 @@ export interface SearchRecord {
   end: number;
 }
 
-/** The distribution that tokens were drawn from and their log-probs belong to. */
-export interface Sampling {
-  /** Logits are divided by it; 0 is greedy. */
-  temperature: number;
-  /** Only the k likeliest tokens; 0 is off. */
-  topK: number;
-  /** Only the likeliest tokens that together have this probability; 1 is off. */
-  topP: number;
-  /** Only tokens at least this likely relative to the likeliest; 0 is off. */
-  minP: number;
-}
-
 /** The full softmax at temperature 1: what a policy is trained with. */
 export const FULL_SAMPLING: Readonly<Sampling> = { temperature: 1, topK: 0, topP: 1, minP: 0 };
 
@@ -107,13 +98,11 @@ export interface Trajectory {
   weightsVersion: [first: number, last: number];
   /** What the log-probs are of. */
   sampling: Sampling;
-  /** Key of the counter-based generator; the token at position p is a function of (seed, stream, p). */
-  key: {
-    /** That of the run. */
-    seed: bigint;
-    /** A hash of step, question and sample. */
-    stream: bigint;
-  };
+  /**
+   * Key of the counter-based generator: the seed is that of the run, the stream a hash of step, question and sample.
+   * The token at position p is a function of (seed, stream, p).
+   */
+  key: RandomKey;
 }
 
 /** Length of prompt and trajectory together, in tokens. */

@@ -1,6 +1,6 @@
 import { abortedError, onAbort, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import type { Cancellation } from "./addon.js";
+import type { Cancellation } from "./cancellation.js";
 import { loadAddon } from "./load.js";
 
 /**

@@ -1,6 +1,9 @@
 import { HindsearchError } from "../errors.js";
-import type { NativeObjective, PackedSequences } from "../native/addon.js";
+import type { PackedSequences } from "../native/model.js";
+import type { BatchTotals, NativeObjective } from "../native/objective.js";
 import type { Objective } from "./objective.js";
+
+export type { BatchTotals } from "../native/objective.js";
 
 /** Token ids, first to last. */
 export type Tokens = Int32Array | readonly number[];
@@ -28,25 +31,6 @@ export interface TrainingSequence {
   advantages?: number | Float32Array | readonly number[];
   /** Of the cross-entropy; 0 leaves a token out. */
   weights?: Float32Array | readonly number[];
-}
-
-/**
- * Counts that the terms of a loss are divided by. When a batch is computed in several calls (to save memory, or on
- * several machines), each gets the counts of the whole, and loss and gradient come out as of one call.
- */
-export interface BatchTotals {
-  /** Tokens in the policy mask. */
-  policyTokens: number;
-  /** Sequences with at least one of them. */
-  policySequences: number;
-  /** All sequences. */
-  sequences: number;
-  /** Tokens in the distillation mask. */
-  distillTokens: number;
-  /** Sequences with at least one of them. */
-  distillSequences: number;
-  /** Sum of the cross-entropy weights. */
-  weight: number;
 }
 
 /** Counts a batch, for {@link BatchTotals}. */
@@ -116,6 +100,13 @@ export function toInt32Array(tokens: Tokens, place: string): Int32Array {
       throw invalid(`token ${index} of ${place} is ${tokens[index]}, not a token id`);
   }
   return array;
+}
+
+/** Views of the sequences in a packed column. An empty column gives empty views. @internal */
+export function unpack(column: Float32Array, offsets: Int32Array): Float32Array[] {
+  return Array.from({ length: offsets.length - 1 }, (_, index) =>
+    column.subarray(offsets[index], offsets[index + 1]),
+  );
 }
 
 /** The columns of a batch for the terms that are on, packed like its tokens. @internal */

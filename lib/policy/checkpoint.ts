@@ -2,7 +2,7 @@ import { access, open } from "node:fs/promises";
 import { join } from "node:path";
 import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import type { StorageType, TensorSource } from "../native/addon.js";
+import type { StorageType, TensorSource } from "../native/model.js";
 import { type ModelDescription, parseModelConfig, parseTokenIds } from "./config.js";
 import { type JsonObject, readExactly, readJsonFile } from "./json-file.js";
 import { modelTensors } from "./model-tensors.js";

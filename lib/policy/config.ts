@@ -1,5 +1,5 @@
 import { HindsearchError } from "../errors.js";
-import type { NativeModelConfig, StorageType } from "../native/addon.js";
+import type { NativeModelConfig, StorageType } from "../native/model.js";
 import { isJsonObject, type JsonObject } from "./json-file.js";
 
 /** The decoder families that the engine implements, by their Hugging Face `model_type`. */

@@ -1,20 +1,24 @@
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import type { DecoderStats, NativeDecoder, NativeSegmentOptions, RandomKey } from "../native/addon.js";
 import { callNative, callNativeSync } from "../native/call.js";
+import type {
+  DecoderOptions,
+  DecoderStats,
+  NativeDecoder,
+  NativeSegmentOptions,
+  RandomKey,
+  Sampling,
+  Segment,
+} from "../native/decoder.js";
+import { loadAddon } from "../native/load.js";
+import type { NativeModel, NativeModelConfig } from "../native/model.js";
 import { type Tokens, toInt32Array } from "./batch.js";
+import type { Tokenizer } from "./tokenizer.js";
 
-/** The distribution that tokens are drawn from; filters apply in the order temperature, top-k, top-p, min-p. */
-export interface SamplingOptions {
-  /** Logits are divided by it; 0 takes the likeliest token. From 1e-4 to 1e4. @defaultValue 1 */
-  temperature?: number;
-  /** Only the k likeliest tokens, ties included. @defaultValue 0: off */
-  topK?: number;
-  /** Only the likeliest tokens that together have this probability. @defaultValue 1: off */
-  topP?: number;
-  /** Only tokens at least this likely relative to the likeliest. @defaultValue 0: off */
-  minP?: number;
-}
+export type { FinishReason, RandomKey, Sampling, Segment } from "../native/decoder.js";
+
+/** {@link Sampling} with nothing filtered at temperature 1 where a part is left out. */
+export type SamplingOptions = Partial<Sampling>;
 
 /**
  * How one segment is decoded: what the model writes between one text of the caller and the next.
@@ -57,39 +61,12 @@ export interface ForkOptions extends SegmentOptions {
   reserve?: number;
 }
 
-/**
- * Why a segment ended.
- *
- * - `ready`: the text is taken in, nothing was to be written.
- * - `stop`: a stop string is complete.
- * - `endToken`: one of the end tokens came.
- * - `length`: `maxNewTokens` were written.
- * - `context`: the sequence has reached its `reserve`.
- * - `cancelled`: by {@link Decoder.cancel}; the tokens so far are kept.
- * - `failed`: the engine could not go on; {@link Segment.error} says why.
- */
-export type FinishReason = "ready" | "stop" | "endToken" | "length" | "context" | "cancelled" | "failed";
-
-/** What the model wrote until it stopped. */
-export interface Segment {
-  /** Number of the sequence, from {@link Decoder.submit} or {@link Decoder.fork}. */
-  sequence: number;
-  /** Why it ended. */
-  reason: FinishReason;
-  /** The token that ended the segment included. */
-  tokens: Int32Array;
-  /** Of the distribution each token was drawn from; at temperature 0 of the unfiltered one at temperature 1. */
-  logProbs: Float32Array;
-  /** Index of the stop string that was completed; -1 for none. */
-  stopIndex: number;
-  /** Bytes of the last token behind the stop string. */
-  overhang: number;
-  /** Version of the weights that the first token was drawn with. */
-  firstVersion: number;
-  /** And the last. */
-  lastVersion: number;
-  /** Why, if the reason is `failed`. */
-  error?: string;
+/** What a decoder needs of a policy. */
+interface DecoderParts {
+  native: NativeModel;
+  config: Readonly<NativeModelConfig>;
+  tokenizer: Tokenizer | null;
+  eosTokenIds: readonly number[];
 }
 
 /**
@@ -238,6 +215,36 @@ export class Decoder implements Disposable {
       stream: toUint64(stream ?? this.#sequences + index, "stream"),
     };
   }
+}
+
+/**
+ * See {@link Policy.createDecoder}.
+ *
+ * @internal
+ */
+export async function createDecoder(
+  { native, config, tokenizer, eosTokenIds }: DecoderParts,
+  options: DecoderOptions,
+): Promise<Decoder> {
+  const { maxBatch = 64, prefillTokens = 512 } = options;
+  const cacheTokens = options.cacheTokens ?? defaultCacheTokens(config, maxBatch);
+  const tokenBytes = tokenizer?.tokenBytes() ?? {
+    bytes: new Uint8Array(),
+    offsets: new Uint32Array(config.tokenLimit + 1),
+  };
+  const decoder = await callNative(async () =>
+    loadAddon().createDecoder(native, { cacheTokens, maxBatch, prefillTokens }, tokenBytes),
+  );
+  return new Decoder(decoder, eosTokenIds);
+}
+
+const MOST_CACHE_BYTES = 2 ** 30;
+
+function defaultCacheTokens(config: Readonly<NativeModelConfig>, maxBatch: number): number {
+  const { layers, kvHeads, headDim, maxPositions } = config;
+  const tokenBytes = 2 * layers * kvHeads * headDim * Float32Array.BYTES_PER_ELEMENT;
+  const affordable = Math.max(maxPositions, Math.floor(MOST_CACHE_BYTES / tokenBytes));
+  return Math.min(maxBatch * maxPositions, affordable);
 }
 
 /**

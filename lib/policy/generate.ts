@@ -1,9 +1,9 @@
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import type { Tokens } from "./batch.js";
-import { type FinishReason, type SegmentOptions, toUint64 } from "./decoder.js";
-import type { Policy } from "./policy.js";
+import { type Decoder, type FinishReason, type SegmentOptions, toUint64 } from "./decoder.js";
 import type { DecoderOptions } from "./policy-options.js";
+import type { Tokenizer } from "./tokenizer.js";
 
 /** Options of {@link Policy.generate}. */
 export interface GenerateOptions extends SegmentOptions, DecoderOptions, AbortOptions {
@@ -27,9 +27,18 @@ export interface GeneratedText {
   reason: FinishReason;
 }
 
+/** What {@link generate} needs of a policy. */
+interface Generator {
+  readonly hasTokenizer: boolean;
+  /** Throws if there is none. */
+  readonly tokenizer: Tokenizer;
+  readonly config: { readonly maxPositions: number };
+  createDecoder(options: DecoderOptions): Promise<Decoder>;
+}
+
 /** See {@link Policy.generate}. @internal */
 export async function generate(
-  policy: Policy,
+  policy: Generator,
   prompts: readonly (string | Tokens)[],
   options: GenerateOptions,
 ): Promise<GeneratedText[]> {
@@ -59,11 +68,11 @@ export async function generate(
   return texts;
 }
 
-function encode({ tokenizer }: Policy, prompt: string): number[] {
+function encode({ tokenizer }: Generator, prompt: string): number[] {
   return tokenizer.encodePrompt([{ text: prompt, trusted: true }], { bos: tokenizer.addsBos });
 }
 
-function decode(policy: Policy, tokens: Int32Array, overhang: number): string {
+function decode(policy: Generator, tokens: Int32Array, overhang: number): string {
   if (!policy.hasTokenizer) return "";
   const { bytes, offsets } = policy.tokenizer.tokenBytes();
   const parts = Array.from(tokens, (id) => bytes.subarray(offsets[id], offsets[id + 1]));

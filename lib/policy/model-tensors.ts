@@ -1,12 +1,6 @@
-import type { NativeModelConfig } from "../native/addon.js";
+import type { ModelTensor, NativeModelConfig } from "../native/model.js";
 
-/** A parameter of a model under its Hugging Face name. */
-export interface ModelTensor {
-  /** E.g. `model.layers.0.self_attn.q_proj.weight`. */
-  name: string;
-  /** `[out, in]` of a matrix, `[width]` of a bias or norm. */
-  shape: number[];
-}
+export type { ModelTensor } from "../native/model.js";
 
 /**
  * Every parameter of a decoder, in the order in which checkpoints are written. A tied model has no `lm_head.weight`.

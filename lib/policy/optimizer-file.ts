@@ -1,8 +1,8 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import type { Arena, NativeModel, TensorSink, TensorSource } from "../native/addon.js";
 import { callNative, callNativeSync } from "../native/call.js";
+import type { Arena, NativeModel, TensorSink, TensorSource } from "../native/model.js";
 import { buildSafetensorsHeader, readSafetensorsHeader, type TensorToWrite } from "./safetensors.js";
 import { saveTensors } from "./save.js";
 

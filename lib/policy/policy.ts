@@ -1,20 +1,22 @@
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import type { ComputeType, NativeModel, NativeModelConfig, StorageType } from "../native/addon.js";
 import { callNative, callNativeSync } from "../native/call.js";
-import { loadAddon } from "../native/load.js";
-import { packColumns, packTokens, type Tokens, type TrainingSequence, toInt32Array } from "./batch.js";
-import { openCheckpoint } from "./checkpoint.js";
-import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
-import { Decoder, toUint64 } from "./decoder.js";
+import type { ComputeType, NativeModelConfig } from "../native/model.js";
+import {
+  packColumns,
+  packTokens,
+  type Tokens,
+  type TrainingSequence,
+  toInt32Array,
+  unpack,
+} from "./batch.js";
+import type { ModelFamily } from "./config.js";
+import { createDecoder, type Decoder } from "./decoder.js";
 import { type GeneratedText, type GenerateOptions, generate } from "./generate.js";
-import type { JsonObject } from "./json-file.js";
-import { type ModelFiles, readModelFiles } from "./model-files.js";
 import type { ModelTensor } from "./model-tensors.js";
 import { nativeTerms, type Objective } from "./objective.js";
 import { loadOptimizer, saveOptimizer } from "./optimizer-file.js";
 import type {
-  Compute,
   DecoderOptions,
   ForwardBackwardOptions,
   InitializeOptions,
@@ -27,21 +29,13 @@ import type {
   StepOptions,
   StepResult,
 } from "./policy-options.js";
-import { saveModel } from "./save.js";
-import { createTokenizer, type Tokenizer } from "./tokenizer.js";
+import { initializeParts, loadParts, type PolicyParts, saveParts } from "./policy-parts.js";
+import type { Tokenizer } from "./tokenizer.js";
 
 export type * from "./policy-options.js";
 
-interface PolicyParts {
-  native: NativeModel;
-  family: ModelFamily;
-  config: Readonly<NativeModelConfig>;
-  rawConfig: JsonObject;
-  files: ModelFiles;
-  storage: ReadonlyMap<string, StorageType>;
-  tokenizer: Tokenizer | null;
-  eosTokenIds: readonly number[];
-}
+/** More makes no product faster, but activations that no cache holds. */
+const MICRO_BATCH_TOKENS = 4096;
 
 /**
  * A language model with its tokenizer: scores, generates, trains, saves.
@@ -75,18 +69,8 @@ export class Policy implements Disposable {
    * @throws {@link HindsearchError} `UNSUPPORTED_MODEL`, `INVALID_CHECKPOINT`, `IO`, `OUT_OF_MEMORY`, `ABORTED`, or
    * `ADDON_NOT_FOUND` or `ADDON_LOAD_FAILED`.
    */
-  static async load(folder: string, { compute, signal }: LoadOptions = {}): Promise<Policy> {
-    const addon = loadAddon();
-    const checkpoint = await openCheckpoint(folder, { signal });
-    const { description, rawConfig, tensors, tokenizer, eosTokenIds } = checkpoint;
-    const { config, family } = description;
-    const files = await readModelFiles(folder);
-    const native = await callNative(
-      (cancellation) => addon.load(config, chooseCompute(compute), tensors, cancellation),
-      signal,
-    );
-    const storage = new Map(tensors.map(({ name, type }) => [name, type]));
-    return new Policy({ native, family, config, rawConfig, files, storage, tokenizer, eosTokenIds });
+  static async load(folder: string, options: LoadOptions = {}): Promise<Policy> {
+    return new Policy(await loadParts(folder, options));
   }
 
   /**
@@ -96,40 +80,7 @@ export class Policy implements Disposable {
    * `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `ADDON_NOT_FOUND` or `ADDON_LOAD_FAILED`.
    */
   static async initialize(options: InitializeOptions): Promise<Policy> {
-    const { tokenizer: tokenizerFiles, seed = 0n, compute } = options;
-    const rawConfig = withStorage(options.config, "f32");
-    const { family, config, eosTokenIds } = parseModelConfig(rawConfig);
-    const files = new Map<string, string>([["config.json", toJsonText(rawConfig)]]);
-    let tokenizer: Tokenizer | null = null;
-    if (tokenizerFiles) {
-      const { json, config: tokenizerConfig, chatTemplate } = tokenizerFiles;
-      tokenizer = createTokenizer(json, tokenizerConfig, chatTemplate);
-      if (tokenizer.size > config.vocabulary) {
-        throw new HindsearchError(
-          "INVALID_CHECKPOINT",
-          `The tokenizer has ${tokenizer.size} ids, vocab_size is ${config.vocabulary}; it must be at least as large.`,
-        );
-      }
-      config.tokenLimit = tokenizer.size;
-      files.set("tokenizer.json", toJsonText(json));
-      if (tokenizerConfig) files.set("tokenizer_config.json", toJsonText(tokenizerConfig));
-      if (chatTemplate !== undefined) files.set("chat_template.jinja", chatTemplate);
-    }
-    const { initializer_range: range } = rawConfig;
-    const deviation = options.standardDeviation ?? (typeof range === "number" ? range : 0.02);
-    const native = await callNative(async () =>
-      loadAddon().initialize(config, chooseCompute(compute), toUint64(seed, "seed"), deviation),
-    );
-    return new Policy({
-      native,
-      family,
-      config,
-      rawConfig,
-      files,
-      storage: new Map(),
-      tokenizer,
-      eosTokenIds: [...new Set([...eosTokenIds, ...(tokenizer?.eosTokenIds ?? [])])],
-    });
+    return new Policy(await initializeParts(options));
   }
 
   /** Which architecture the model has. */
@@ -295,18 +246,8 @@ export class Policy implements Disposable {
    *
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `DISPOSED`.
    */
-  async createDecoder(options: DecoderOptions = {}): Promise<Decoder> {
-    const { native, config, tokenizer, eosTokenIds } = this.#parts;
-    const { maxBatch = 64, prefillTokens = 512 } = options;
-    const cacheTokens = options.cacheTokens ?? defaultCacheTokens(config, maxBatch);
-    const tokenBytes = tokenizer?.tokenBytes() ?? {
-      bytes: new Uint8Array(),
-      offsets: new Uint32Array(config.tokenLimit + 1),
-    };
-    const decoder = await callNative(async () =>
-      loadAddon().createDecoder(native, { cacheTokens, maxBatch, prefillTokens }, tokenBytes),
-    );
-    return new Decoder(decoder, eosTokenIds);
+  createDecoder(options: DecoderOptions = {}): Promise<Decoder> {
+    return createDecoder(this.#parts, options);
   }
 
   /**
@@ -330,11 +271,8 @@ export class Policy implements Disposable {
    * @param folder - Made if it is not there. Weights in it are replaced.
    * @throws {@link HindsearchError} `IO`, `ABORTED`, `DISPOSED`; `INVALID_ARGUMENT` for a weight too large for f16.
    */
-  async save(folder: string, { dtype, signal }: SaveOptions = {}): Promise<void> {
-    const { native, files, storage, rawConfig } = this.#parts;
-    const withConfig = new Map(files);
-    if (dtype) withConfig.set("config.json", toJsonText(withStorage(rawConfig, dtype)));
-    await saveModel(native, folder, withConfig, (name) => dtype ?? storage.get(name) ?? "f32", signal);
+  save(folder: string, options: SaveOptions = {}): Promise<void> {
+    return saveParts(this.#parts, folder, options);
   }
 
   /**
@@ -381,31 +319,4 @@ export class Policy implements Disposable {
   [Symbol.dispose](): void {
     this.dispose();
   }
-}
-
-function chooseCompute(compute: Compute = "auto"): ComputeType {
-  if (compute !== "auto") return compute;
-  return loadAddon().instructionSet.includes("bf16") ? "bf16" : "f32";
-}
-
-/** More makes no product faster, but activations that no cache holds. */
-const MICRO_BATCH_TOKENS = 4096;
-const MOST_CACHE_BYTES = 2 ** 30;
-
-function defaultCacheTokens(config: Readonly<NativeModelConfig>, maxBatch: number): number {
-  const { layers, kvHeads, headDim, maxPositions } = config;
-  const tokenBytes = 2 * layers * kvHeads * headDim * Float32Array.BYTES_PER_ELEMENT;
-  const affordable = Math.max(maxPositions, Math.floor(MOST_CACHE_BYTES / tokenBytes));
-  return Math.min(maxBatch * maxPositions, affordable);
-}
-
-/** Views of the sequences in a packed column. An empty column gives empty views. */
-function unpack(column: Float32Array, offsets: Int32Array): Float32Array[] {
-  return Array.from({ length: offsets.length - 1 }, (_, index) =>
-    column.subarray(offsets[index], offsets[index + 1]),
-  );
-}
-
-function toJsonText(value: JsonObject): string {
-  return `${JSON.stringify(value, null, 2)}\n`;
 }

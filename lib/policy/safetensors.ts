@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { HindsearchError } from "../errors.js";
-import type { StorageType } from "../native/addon.js";
+import type { StorageType } from "../native/model.js";
 import { isJsonObject, openRegularFile, parseJsonObject, readExactly } from "./json-file.js";
 
 /** Bytes of one element, for the types whose elements are whole bytes. */

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import type { NativeModel, NativeObjective } from "../../lib/native/addon.js";
 import { loadAddon } from "../../lib/native/load.js";
+import type { NativeModel } from "../../lib/native/model.js";
+import type { NativeObjective } from "../../lib/native/objective.js";
 import { packed, plainTraining, tinyModel } from "../support/tiny-model.js";
 
 const score = (model: NativeModel, sequences: ReturnType<typeof packed>) =>

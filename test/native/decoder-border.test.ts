@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { NativeDecoder, NativeSegmentOptions } from "../../lib/native/addon.js";
+import type { NativeDecoder, NativeSegmentOptions } from "../../lib/native/decoder.js";
 import { loadAddon } from "../../lib/native/load.js";
 import { tinyConfig, tinyModel } from "../support/tiny-model.js";
 

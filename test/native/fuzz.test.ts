@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import { Random } from "../../lib/data/random.js";
-import type { Addon, NativeDecoder, NativeModel } from "../../lib/native/addon.js";
+import type { Addon } from "../../lib/native/addon.js";
+import type { NativeDecoder } from "../../lib/native/decoder.js";
 import { loadAddon } from "../../lib/native/load.js";
+import type { NativeModel } from "../../lib/native/model.js";
 import { packed, plainTraining, tinyConfig, tinyModel } from "../support/tiny-model.js";
 
 const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0 };

@@ -5,9 +5,9 @@ import type { Addon } from "../../lib/native/addon.js";
 import { loadAddon } from "../../lib/native/load.js";
 import { tinyConfig, tinyModel } from "../support/tiny-model.js";
 
-/** Names of the members of an interface in lib/native/addon.ts. */
-function declared(name: string): string[] {
-  const file = resolve(import.meta.dirname, "../../lib/native/addon.ts");
+/** Names of the members of an interface in a file of lib/native. */
+function declared(name: string, fileName: string): string[] {
+  const file = resolve(import.meta.dirname, "../../lib/native", fileName);
   const source = ts.createSourceFile(file, ts.sys.readFile(file) ?? "", ts.ScriptTarget.ES2022);
   const declaration = source.statements.find(
     (node) => ts.isInterfaceDeclaration(node) && node.name.text === name,
@@ -36,9 +36,13 @@ function decoder(addon: Addon, model: Awaited<ReturnType<typeof tinyModel>>) {
 test("the interfaces written by hand name what the addon exports, no more and no less", async () => {
   const addon = loadAddon();
   const model = await tinyModel(addon);
-  expect(exported(addon)).toEqual(declared("Addon"));
-  expect(Object.keys({ ...addon }).sort(), "a copy of the addon").toEqual(declared("Addon"));
-  expect(exported(Object.getPrototypeOf(model))).toEqual(declared("NativeModel"));
-  expect(exported(Object.getPrototypeOf(addon.createCancellation()))).toEqual(declared("Cancellation"));
-  expect(exported(Object.getPrototypeOf(await decoder(addon, model)))).toEqual(declared("NativeDecoder"));
+  expect(exported(addon)).toEqual(declared("Addon", "addon.ts"));
+  expect(Object.keys({ ...addon }).sort(), "a copy of the addon").toEqual(declared("Addon", "addon.ts"));
+  expect(exported(Object.getPrototypeOf(model))).toEqual(declared("NativeModel", "model.ts"));
+  expect(exported(Object.getPrototypeOf(addon.createCancellation()))).toEqual(
+    declared("Cancellation", "cancellation.ts"),
+  );
+  expect(exported(Object.getPrototypeOf(await decoder(addon, model)))).toEqual(
+    declared("NativeDecoder", "decoder.ts"),
+  );
 });

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { StorageType } from "../../lib/native/addon.js";
+import type { StorageType } from "../../lib/native/model.js";
 import { parseModelConfig } from "../../lib/policy/config.js";
 import type { JsonObject } from "../../lib/policy/json-file.js";
 import { modelTensors } from "../../lib/policy/model-tensors.js";

@@ -1,4 +1,5 @@
-import type { Addon, NativeModel, NativeModelConfig, NativeTrainOptions } from "../../lib/native/addon.js";
+import type { Addon } from "../../lib/native/addon.js";
+import type { NativeModel, NativeModelConfig, NativeTrainOptions } from "../../lib/native/model.js";
 
 /** A decoder small enough to build in a millisecond. Grouped queries, and a vocabulary wider than the tokenizer's. */
 export const tinyConfig: NativeModelConfig = {

@@ -1,0 +1,100 @@
+import { HindsearchError } from "../errors.js";
+import { callNative } from "../native/call.js";
+import { loadAddon } from "../native/load.js";
+import type { ComputeType, NativeModel, NativeModelConfig, StorageType } from "../native/model.js";
+import { openCheckpoint } from "./checkpoint.js";
+import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
+import { toUint64 } from "./decoder.js";
+import type { JsonObject } from "./json-file.js";
+import { type ModelFiles, readModelFiles } from "./model-files.js";
+import type { Compute, InitializeOptions, LoadOptions, SaveOptions } from "./policy-options.js";
+import { saveModel } from "./save.js";
+import { createTokenizer, type Tokenizer } from "./tokenizer.js";
+
+/** What a policy is made of. */
+export interface PolicyParts {
+  native: NativeModel;
+  family: ModelFamily;
+  config: Readonly<NativeModelConfig>;
+  /** The `config.json` that a saved copy gets. */
+  rawConfig: JsonObject;
+  /** The files that a saved copy gets beside its weights. */
+  files: ModelFiles;
+  /** What each weight was stored as, if it was. */
+  storage: ReadonlyMap<string, StorageType>;
+  tokenizer: Tokenizer | null;
+  eosTokenIds: readonly number[];
+}
+
+/** See {@link Policy.load}. */
+export async function loadParts(folder: string, { compute, signal }: LoadOptions): Promise<PolicyParts> {
+  const addon = loadAddon();
+  const checkpoint = await openCheckpoint(folder, { signal });
+  const { description, rawConfig, tensors, tokenizer, eosTokenIds } = checkpoint;
+  const { config, family } = description;
+  const files = await readModelFiles(folder);
+  const native = await callNative(
+    (cancellation) => addon.load(config, chooseCompute(compute), tensors, cancellation),
+    signal,
+  );
+  const storage = new Map(tensors.map(({ name, type }) => [name, type]));
+  return { native, family, config, rawConfig, files, storage, tokenizer, eosTokenIds };
+}
+
+/** See {@link Policy.initialize}. */
+export async function initializeParts(options: InitializeOptions): Promise<PolicyParts> {
+  const { tokenizer: tokenizerFiles, seed = 0n, compute } = options;
+  const rawConfig = withStorage(options.config, "f32");
+  const { family, config, eosTokenIds } = parseModelConfig(rawConfig);
+  const files = new Map<string, string>([["config.json", toJsonText(rawConfig)]]);
+  let tokenizer: Tokenizer | null = null;
+  if (tokenizerFiles) {
+    const { json, config: tokenizerConfig, chatTemplate } = tokenizerFiles;
+    tokenizer = createTokenizer(json, tokenizerConfig, chatTemplate);
+    if (tokenizer.size > config.vocabulary) {
+      throw new HindsearchError(
+        "INVALID_CHECKPOINT",
+        `The tokenizer has ${tokenizer.size} ids, vocab_size is ${config.vocabulary}; it must be at least as large.`,
+      );
+    }
+    config.tokenLimit = tokenizer.size;
+    files.set("tokenizer.json", toJsonText(json));
+    if (tokenizerConfig) files.set("tokenizer_config.json", toJsonText(tokenizerConfig));
+    if (chatTemplate !== undefined) files.set("chat_template.jinja", chatTemplate);
+  }
+  const { initializer_range: range } = rawConfig;
+  const deviation = options.standardDeviation ?? (typeof range === "number" ? range : 0.02);
+  const native = await callNative(async () =>
+    loadAddon().initialize(config, chooseCompute(compute), toUint64(seed, "seed"), deviation),
+  );
+  return {
+    native,
+    family,
+    config,
+    rawConfig,
+    files,
+    storage: new Map(),
+    tokenizer,
+    eosTokenIds: [...new Set([...eosTokenIds, ...(tokenizer?.eosTokenIds ?? [])])],
+  };
+}
+
+/** See {@link Policy.save}. */
+export async function saveParts(
+  { native, files, storage, rawConfig }: PolicyParts,
+  folder: string,
+  { dtype, signal }: SaveOptions,
+): Promise<void> {
+  const withConfig = new Map(files);
+  if (dtype) withConfig.set("config.json", toJsonText(withStorage(rawConfig, dtype)));
+  await saveModel(native, folder, withConfig, (name) => dtype ?? storage.get(name) ?? "f32", signal);
+}
+
+function chooseCompute(compute: Compute = "auto"): ComputeType {
+  if (compute !== "auto") return compute;
+  return loadAddon().instructionSet.includes("bf16") ? "bf16" : "f32";
+}
+
+function toJsonText(value: JsonObject): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}

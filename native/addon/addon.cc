@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "native/addon/arguments.h"
+#include "native/addon/cancellation.h"
 #include "native/addon/decoder.h"
 #include "native/addon/decoder_options.h"
 #include "native/addon/environment.h"

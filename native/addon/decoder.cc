@@ -4,48 +4,16 @@
 #include <utility>
 
 #include "native/addon/arguments.h"
+#include "native/addon/cancellation.h"
 #include "native/addon/decoder_options.h"
-#include "native/addon/js_values.h"
+#include "native/addon/decoder_results.h"
 #include "native/addon/model.h"
 #include "native/addon/object.h"
+#include "native/addon/run.h"
 #include "native/core/error.h"
 
 namespace hindsearch {
 namespace {
-
-const char* reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::ready:
-      return "ready";
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::end_token:
-      return "endToken";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::context:
-      return "context";
-    case FinishReason::cancelled:
-      return "cancelled";
-    case FinishReason::failed:
-      return "failed";
-  }
-  return "failed";
-}
-
-Napi::Object segment_result(Napi::Env env, const SegmentResult& result) {
-  Napi::Object object = Napi::Object::New(env);
-  object.Set("sequence", static_cast<double>(result.sequence));
-  object.Set("reason", reason_name(result.reason));
-  object.Set("tokens", to_js(env, result.tokens));
-  object.Set("logProbs", to_js(env, result.log_probs));
-  object.Set("stopIndex", result.stop_index);
-  object.Set("overhang", result.overhang);
-  object.Set("firstVersion", static_cast<double>(result.first_version));
-  object.Set("lastVersion", static_cast<double>(result.last_version));
-  if (result.reason == FinishReason::failed) object.Set("error", result.error);
-  return object;
-}
 
 constexpr std::int64_t kMaxInt32 = INT32_MAX;
 
@@ -244,30 +212,14 @@ Napi::Array JsDecoder::collect(Napi::Env env, const std::vector<SegmentResult>& 
     if (entry == sequences_.end()) continue;
     entry->second.decoding = false;
     entry->second.size += static_cast<std::int64_t>(result.tokens.size());
-    array.Set(array.Length(), segment_result(env, result));
+    array.Set(array.Length(), segment_to_js(env, result));
   }
   return array;
 }
 
 // () => DecoderStats
 Napi::Value JsDecoder::stats(const Napi::CallbackInfo& info) {
-  const DecoderStats stats = session().stats();
-  Napi::Object object = Napi::Object::New(info.Env());
-  const auto set = [&](const char* name, std::int64_t value) {
-    object.Set(name, static_cast<double>(value));
-  };
-  set("promptTokens", stats.prompt_tokens);
-  set("sharedTokens", stats.shared_tokens);
-  set("repeatedTokens", stats.repeated_tokens);
-  set("generatedTokens", stats.generated_tokens);
-  set("steps", stats.steps);
-  set("pagesUsed", stats.pages_used);
-  set("pagesPeak", stats.pages_peak);
-  set("pagesTotal", stats.pages_total);
-  set("running", stats.running);
-  set("waiting", stats.waiting);
-  set("queued", stats.queued);
-  return object;
+  return stats_to_js(info.Env(), session().stats());
 }
 
 Napi::Value JsDecoder::bytes(const Napi::CallbackInfo& info) {
@@ -302,21 +254,20 @@ Napi::Value create_decoder(const Napi::CallbackInfo& info) {
   const ModelConfig& config = shared->model().config();
   const std::int64_t pages = (options.cache_tokens + kPageTokens - 1) / kPageTokens;
   const SequenceLimits limits{config.max_positions, pages * kPageTokens};
-  return Environment::of(info.Env())
-      .run(
-          info, nullptr,
-          [shared, options, tokens = std::move(tokens)](const CancelFlag*) mutable {
-            return std::make_shared<DecoderSession>(*shared, options, std::move(tokens));
-          },
-          [token_limit = config.token_limit, limits](
-              Napi::Env env, std::shared_ptr<DecoderSession> session) -> Napi::Value {
-            const Napi::Object decoder =
-                wrap(env, std::make_unique<JsDecoder>(env, session, token_limit, limits));
-            // Behind what fails in an environment that is ending: the engine keeps the session
-            // until it is closed.
-            engine().add_worker(std::move(session));
-            return decoder;
-          });
+  return run_on_engine(
+      info, nullptr,
+      [shared, options, tokens = std::move(tokens)](const CancelFlag*) mutable {
+        return std::make_shared<DecoderSession>(*shared, options, std::move(tokens));
+      },
+      [token_limit = config.token_limit, limits](
+          Napi::Env env, std::shared_ptr<DecoderSession> session) -> Napi::Value {
+        const Napi::Object decoder =
+            wrap(env, std::make_unique<JsDecoder>(env, session, token_limit, limits));
+        // Behind what fails in an environment that is ending: the engine keeps the session
+        // until it is closed.
+        engine().add_worker(std::move(session));
+        return decoder;
+      });
 }
 
 }  // namespace hindsearch

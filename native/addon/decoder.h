@@ -1,4 +1,4 @@
-// The NativeDecoder class of lib/native/addon.ts.
+// The NativeDecoder class of lib/native/decoder.ts.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Arguments of the decoder's functions, as lib/native/addon.ts declares them. What depends on the
+// Arguments of the decoder's functions, as lib/native/decoder.ts declares them. What depends on the
 // model is checked by native/rollout/decoder_arguments.h.
 #pragma once
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "native/addon/environment.h"
+#include "native/addon/call.h"
 #include "native/addon/shared_model.h"
 #include "native/core/engine.h"
 #include "native/rollout/decoder.h"

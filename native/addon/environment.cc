@@ -1,41 +1,9 @@
 #include "native/addon/environment.h"
 
 #include "native/addon/js_error.h"
-#include "native/addon/object.h"
 #include "native/core/error.h"
 
 namespace hindsearch {
-
-// --- Channel ---
-
-void Channel::post(std::shared_ptr<Call> call) {
-  const std::lock_guard lock(mutex_);
-  if (wake_ == nullptr) return;
-  settled_.push_back(std::move(call));
-  // Under the mutex, so that close() cannot take the function away in between: Node frees it with
-  // the environment, whoever still holds it.
-  if (settled_.size() == 1) napi_call_threadsafe_function(wake_, nullptr, napi_tsfn_nonblocking);
-}
-
-std::vector<std::shared_ptr<Call>> Channel::take() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(settled_, {});
-}
-
-void Channel::close() {
-  const std::lock_guard lock(mutex_);
-  wake_ = nullptr;
-  settled_.clear();
-}
-
-// --- Call ---
-
-Call::Call(Environment& environment)
-    : channel_(environment.channel()), deferred_(Napi::Promise::Deferred::New(environment.env())) {}
-
-void Call::fail(std::exception_ptr failure) { failure_ = std::move(failure); }
-
-// --- Environment ---
 
 Environment::Environment(Napi::Env env) : env_(env) {
   const napi_status status =
@@ -105,8 +73,6 @@ void Environment::on_cleanup(void* self) {
   environment.open_.clear();
 }
 
-// --- Classes ---
-
 Napi::Object Environment::construct(const napi_type_tag* tag, const char* name,
                                     std::vector<napi_property_descriptor> (*members)()) {
   Napi::Function constructor;
@@ -141,27 +107,6 @@ napi_value Environment::on_construct(napi_env env, napi_callback_info info) {
                           "Illegal constructor: use the functions of the addon.");
   }
   return self;
-}
-
-// --- Cancellation ---
-
-Napi::Object Cancellation::create(Napi::Env env) {
-  return wrap(env, std::make_unique<Cancellation>());
-}
-
-std::vector<napi_property_descriptor> Cancellation::members() {
-  return {method<&Cancellation::cancel>("cancel")};
-}
-
-void Cancellation::attach(Environment& environment, const std::shared_ptr<Call>& call) {
-  call_ = call;
-  if (cancelled_) environment.cancel(call);
-}
-
-Napi::Value Cancellation::cancel(const Napi::CallbackInfo& info) {
-  cancelled_ = true;
-  if (const std::shared_ptr<Call> call = call_.lock()) Environment::of(info.Env()).cancel(call);
-  return info.Env().Undefined();
 }
 
 }  // namespace hindsearch

@@ -7,34 +7,15 @@
 #include "native/addon/arguments.h"
 #include "native/addon/js_values.h"
 #include "native/addon/model_options.h"
+#include "native/addon/model_results.h"
 #include "native/addon/object.h"
+#include "native/addon/run.h"
 #include "native/core/error.h"
 
 namespace hindsearch {
 namespace {
 
 Napi::Value nothing(Napi::Env env) { return env.Undefined(); }
-
-Napi::Value objective_result(Napi::Env env, const ObjectiveResult& result) {
-  Napi::Object object = Napi::Object::New(env);
-  object.Set("loss", result.loss);
-  object.Set("policyLoss", result.policy_loss);
-  object.Set("klLoss", result.kl_loss);
-  object.Set("distillLoss", result.distill_loss);
-  object.Set("crossEntropy", result.cross_entropy);
-  object.Set("policyTokens", result.policy_tokens);
-  object.Set("distillTokens", result.distill_tokens);
-  object.Set("clipFractionLow", result.clip_fraction_low);
-  object.Set("clipFractionHigh", result.clip_fraction_high);
-  object.Set("dualClipFraction", result.dual_clip_fraction);
-  object.Set("ratioMean", result.ratio_mean);
-  object.Set("ratioMax", result.ratio_max);
-  object.Set("logRatioMaxAbs", result.log_ratio_max_abs);
-  object.Set("ratioClamped", result.ratio_clamped);
-  object.Set("klClamped", result.kl_clamped);
-  object.Set("logProbs", to_js(env, result.log_probs));
-  return object;
-}
 
 Napi::Value create_js_model(Napi::Env env, std::shared_ptr<SharedModel> shared) {
   return JsModel::create(env, std::move(shared));
@@ -95,22 +76,21 @@ Napi::Promise JsModel::run(const Napi::CallbackInfo& info, Cancellation* cancell
                            ToJs to_js) {
   // Asked for after the arguments were read: a getter among them may have disposed of this model.
   const std::shared_ptr<SharedModel>& model = shared();
-  return Environment::of(info.Env())
-      .run(
-          info, cancellation,
-          [model, work = std::move(work)](const CancelFlag* cancelled) mutable {
-            struct Publish {
-              SharedModel& model;
-              ~Publish() { model.publish(); }  // also when the work throws
-            } publish{*model};
-            return work(model->model(), cancelled);
-          },
-          // Weak: the JavaScript thread should not be the last owner, who frees the memory.
-          [weak = std::weak_ptr(model), to_js = std::move(to_js)](
-              Napi::Env env, auto&&... result) mutable -> Napi::Value {
-            if (const auto model = weak.lock()) model->account(env);
-            return to_js(env, std::forward<decltype(result)>(result)...);
-          });
+  return run_on_engine(
+      info, cancellation,
+      [model, work = std::move(work)](const CancelFlag* cancelled) mutable {
+        struct Publish {
+          SharedModel& model;
+          ~Publish() { model.publish(); }  // also when the work throws
+        } publish{*model};
+        return work(model->model(), cancelled);
+      },
+      // Weak: the JavaScript thread should not be the last owner, who frees the memory.
+      [weak = std::weak_ptr(model), to_js = std::move(to_js)](
+          Napi::Env env, auto&&... result) mutable -> Napi::Value {
+        if (const auto model = weak.lock()) model->account(env);
+        return to_js(env, std::forward<decltype(result)>(result)...);
+      });
 }
 
 Napi::Value JsModel::frozen(const Napi::CallbackInfo& info) {
@@ -131,22 +111,7 @@ Napi::Value JsModel::compute(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value JsModel::parameters(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  const std::vector<Parameter>& parameters = shared()->model().layout().parameters();
-  Napi::Array array = Napi::Array::New(env, parameters.size());
-  for (std::uint32_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& parameter = parameters[i];
-    Napi::Array shape = Napi::Array::New(env, parameter.shape.size());
-    for (std::uint32_t side = 0; side < parameter.shape.size(); ++side) {
-      shape.Set(side, static_cast<double>(parameter.shape[side]));
-    }
-    Napi::Object object = Napi::Object::New(env);
-    object.Set("name", parameter.name);
-    object.Set("shape", shape);
-    object.Set("size", static_cast<double>(parameter.size));
-    array.Set(i, object);
-  }
-  return array;
+  return parameters_to_js(info.Env(), shared()->model().layout().parameters());
 }
 
 Napi::Value JsModel::optimizer_step(const Napi::CallbackInfo& info) {
@@ -172,12 +137,7 @@ Napi::Value JsModel::score(const Napi::CallbackInfo& info) {
                                                                    const CancelFlag* cancelled) {
         return model.score(sequences, options, cancelled);
       },
-      [](Napi::Env env, const ScoreResult& result) {
-        Napi::Object object = Napi::Object::New(env);
-        object.Set("logProbs", to_js(env, result.log_probs));
-        object.Set("entropies", to_js(env, result.entropies));
-        return object;
-      });
+      score_to_js);
 }
 
 // (sequences, objective, options, cancellation?) => Promise<NativeObjectiveResult>
@@ -190,7 +150,7 @@ Napi::Value JsModel::forward_backward(const Napi::CallbackInfo& info) {
                                                                    const CancelFlag* cancelled) {
         return model.forward_backward(sequences, objective, options, cancelled);
       },
-      objective_result);
+      objective_to_js);
 }
 
 // () => Promise<number>
@@ -212,13 +172,7 @@ Napi::Value JsModel::step(const Napi::CallbackInfo& info) {
       info, nullptr,
       [options = read_optimizer_options(Argument(info[0], "options"))](
           Model& model, const CancelFlag*) { return model.step(options); },
-      [](Napi::Env env, const OptimizerResult& result) {
-        Napi::Object object = Napi::Object::New(env);
-        object.Set("gradientNorm", result.gradient_norm);
-        object.Set("skipped", result.skipped);
-        object.Set("step", static_cast<double>(result.step));
-        return object;
-      });
+      update_to_js);
 }
 
 // (name) => Promise<Float32Array>
@@ -291,31 +245,27 @@ Napi::Value JsModel::dispose(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value initialize_model(const Napi::CallbackInfo& info) {
-  return Environment::of(info.Env())
-      .run(
-          info, nullptr,
-          [config = read_config(Argument(info[0], "config")),
-           compute = read_compute(Argument(info[1], "compute")),
-           seed = Argument(info[2], "seed").uint64(),
-           deviation = static_cast<float>(Argument(info[3], "standardDeviation").number(0, 10))](
-              const CancelFlag*) {
-            return std::make_shared<SharedModel>(
-                Model::initialize(config, compute, seed, deviation));
-          },
-          create_js_model);
+  return run_on_engine(
+      info, nullptr,
+      [config = read_config(Argument(info[0], "config")),
+       compute = read_compute(Argument(info[1], "compute")),
+       seed = Argument(info[2], "seed").uint64(),
+       deviation = static_cast<float>(Argument(info[3], "standardDeviation").number(0, 10))](
+          const CancelFlag*) {
+        return std::make_shared<SharedModel>(Model::initialize(config, compute, seed, deviation));
+      },
+      create_js_model);
 }
 
 Napi::Value load_model(const Napi::CallbackInfo& info) {
-  return Environment::of(info.Env())
-      .run(
-          info, read_cancellation(info[3]),
-          [config = read_config(Argument(info[0], "config")),
-           compute = read_compute(Argument(info[1], "compute")),
-           tensors =
-               read_tensor_sources(Argument(info[2], "tensors"))](const CancelFlag* cancelled) {
-            return std::make_shared<SharedModel>(Model::load(config, compute, tensors, cancelled));
-          },
-          create_js_model);
+  return run_on_engine(
+      info, read_cancellation(info[3]),
+      [config = read_config(Argument(info[0], "config")),
+       compute = read_compute(Argument(info[1], "compute")),
+       tensors = read_tensor_sources(Argument(info[2], "tensors"))](const CancelFlag* cancelled) {
+        return std::make_shared<SharedModel>(Model::load(config, compute, tensors, cancelled));
+      },
+      create_js_model);
 }
 
 }  // namespace hindsearch

@@ -1,10 +1,10 @@
-// The NativeModel class of lib/native/addon.ts.
+// The NativeModel class of lib/native/model.ts.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "native/addon/environment.h"
+#include "native/addon/cancellation.h"
 #include "native/addon/node_api.h"
 #include "native/addon/shared_model.h"
 

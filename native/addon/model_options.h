@@ -1,4 +1,4 @@
-// Arguments of the model's functions, as lib/native/addon.ts declares them. Checked here is what
+// Arguments of the model's functions, as lib/native declares them. Checked here is what
 // can be said of a value by itself; whether values fit together and fit the model, the model says.
 #pragma once
 

@@ -66,12 +66,6 @@ T& unwrap(const Argument& argument) {
   return *static_cast<T*>(native);
 }
 
-// The optional last argument of the long calls.
-inline Cancellation* read_cancellation(Napi::Value value) {
-  const Argument argument(value, "cancellation");
-  return argument.given() ? &unwrap<Cancellation>(argument) : nullptr;
-}
-
 namespace detail {
 
 template <class>

@@ -254,9 +254,20 @@ describe("failures", () => {
   test("an abort during a search and during decoding", async () => {
     for (const hang of ["search", "decode"]) {
       const controller = new AbortController();
+      // Behind everything that the call itself still does in this turn of the event loop.
+      const abort = () => setImmediate(() => controller.abort());
       const decoder = new ScriptedDecoder(tokenizer, script);
-      if (hang === "decode") decoder.delay = () => 20;
-      const search = hang === "search" ? () => new Promise<never>(() => {}) : engine;
+      if (hang === "decode") {
+        decoder.delay = () => {
+          abort();
+          return 20;
+        };
+      }
+      const hanging = () => {
+        abort();
+        return new Promise<never>(() => {});
+      };
+      const search = hang === "search" ? hanging : engine;
       const aborted = rollout({
         decoder,
         retriever: { search },
@@ -265,7 +276,6 @@ describe("failures", () => {
         groupSize: 2,
         signal: controller.signal,
       });
-      setTimeout(() => controller.abort(), 5);
       await expect(aborted).rejects.toMatchObject({ code: "ABORTED" });
       expect(decoder.sequences.size).toBe(0);
     }

@@ -456,7 +456,7 @@ test("a reward that returns none is refused; one that never answers ends with th
   });
   const controller = new AbortController();
   const waiting = () => {
-    setTimeout(() => controller.abort(), 10);
+    setImmediate(() => controller.abort());
     return new Promise(() => {});
   };
   await expect(train({ ...reward(waiting), signal: controller.signal })).rejects.toMatchObject({

@@ -2,6 +2,7 @@ import { trajectoryToJson } from "../agent/trajectory-json.js";
 import type { EvaluationReport } from "../evaluation/evaluate.js";
 import type { CheckpointFolder } from "../runs/checkpoints.js";
 import type { RunDirectory } from "../runs/run.js";
+import { partsOf } from "./batch.js";
 import type { EvaluationMode } from "./options.js";
 import type { TrainingSample } from "./samples.js";
 import type {
@@ -78,17 +79,20 @@ export interface TrainingStepResult {
   checkpoint?: CheckpointFolder;
 }
 
-/** Appends a step to the logs of a run, group by group: a large batch as one text would hold up the event loop. */
+/** Tokens whose trajectories are made one text: as JSON they take some milliseconds on the event loop. */
+const PART_TOKENS = 16_384;
+
+/** Appends a step to the logs of a run, part by part: a large batch as one text would hold up the event loop. */
 export async function recordStep(
-  run: RunDirectory,
+  run: Pick<RunDirectory, "append">,
   metrics: StepMetrics,
   groups: readonly (readonly TrainingSample[])[],
 ): Promise<void> {
   const { step } = metrics;
-  for (const group of groups) {
+  for (const part of partsOf(groups.flat(), PART_TOKENS)) {
     await run.append(
       "trajectories",
-      group.map(({ trajectory, reward, components, advantage, critique }) => ({
+      part.map(({ trajectory, reward, components, advantage, critique }) => ({
         ...trajectoryToJson(trajectory),
         step,
         reward,

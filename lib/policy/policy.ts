@@ -2,20 +2,14 @@ import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { callNative, callNativeSync } from "../native/call.js";
 import type { ComputeType, NativeModelConfig } from "../native/model.js";
-import {
-  packColumns,
-  packTokens,
-  type Tokens,
-  type TrainingSequence,
-  toInt32Array,
-  unpack,
-} from "./batch.js";
+import { packTokens, type Tokens, type TrainingSequence } from "./batch.js";
 import type { ModelFamily } from "./config.js";
 import { createDecoder, type Decoder } from "./decoder.js";
 import { type GeneratedText, type GenerateOptions, generate } from "./generate.js";
 import type { ModelTensor } from "./model-tensors.js";
-import { nativeTerms, type Objective } from "./objective.js";
+import type { Objective } from "./objective.js";
 import { loadOptimizer, saveOptimizer } from "./optimizer-file.js";
+import { forwardBackward, score } from "./passes.js";
 import type {
   DecoderOptions,
   ForwardBackwardOptions,
@@ -33,9 +27,6 @@ import { initializeParts, loadParts, type PolicyParts, saveParts } from "./polic
 import type { Tokenizer } from "./tokenizer.js";
 
 export type * from "./policy-options.js";
-
-/** More makes no product faster, but activations that no cache holds. */
-const MICRO_BATCH_TOKENS = 4096;
 
 /**
  * A language model with its tokenizer: scores, generates, trains, saves.
@@ -163,26 +154,8 @@ export class Policy implements Disposable {
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`, `NON_FINITE` naming sequence and position, `OUT_OF_MEMORY`,
    * `ABORTED`, `DISPOSED`.
    */
-  async score(sequences: readonly SequenceToScore[], options: ScoreOptions = {}): Promise<ScoredSequence[]> {
-    const packed = packTokens(sequences);
-    const first = toInt32Array(
-      sequences.map((sequence) => sequence.first ?? 1),
-      "first",
-    );
-    const { temperature = 1, entropy = false, microBatchTokens = MICRO_BATCH_TOKENS, signal } = options;
-    const { logProbs, entropies } = await callNative(
-      (cancellation) =>
-        this.#parts.native.score(packed, { temperature, first, entropy, microBatchTokens }, cancellation),
-      signal,
-    );
-    const split = {
-      logProbs: unpack(logProbs, packed.offsets),
-      entropies: unpack(entropies, packed.offsets),
-    };
-    return sequences.map((_, index) => ({
-      logProbs: split.logProbs[index] as Float32Array,
-      entropies: split.entropies[index] as Float32Array,
-    }));
+  score(sequences: readonly SequenceToScore[], options: ScoreOptions = {}): Promise<ScoredSequence[]> {
+    return score(this.#parts.native, sequences, options);
   }
 
   /**
@@ -192,29 +165,12 @@ export class Policy implements Disposable {
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`, also for a frozen policy; `NON_FINITE` naming sequence and
    * position; `OUT_OF_MEMORY`, `DISPOSED`; `ABORTED`. A call that fails half way leaves all gradients zero.
    */
-  async forwardBackward(
+  forwardBackward(
     batch: readonly TrainingSequence[],
     objective: Objective,
     options: ForwardBackwardOptions = {},
   ): Promise<ObjectiveResult> {
-    const packed = packTokens(batch);
-    const native = {
-      ...nativeTerms(objective),
-      ...packColumns(batch, packed, objective),
-      ...(options.totals && { totals: options.totals }),
-    };
-    const {
-      temperature = 1,
-      checkpointActivations = true,
-      microBatchTokens = MICRO_BATCH_TOKENS,
-      signal,
-    } = options;
-    const train = { temperature, checkpointActivations, microBatchTokens };
-    const result = await callNative(
-      (cancellation) => this.#parts.native.forwardBackward(packed, native, train, cancellation),
-      signal,
-    );
-    return { ...result, logProbs: unpack(result.logProbs, packed.offsets) };
+    return forwardBackward(this.#parts.native, batch, objective, options);
   }
 
   /** Global norm of the gradients added up since the last step. */

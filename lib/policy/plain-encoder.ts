@@ -26,30 +26,43 @@ export class PlainEncoder {
   /** Whether a space is put before the first word of a text. */
   readonly prefixesSpace: boolean;
 
-  constructor(file: TokenizerFile) {
-    this.#control = new Set(file.added.map(({ id }) => id));
+  private constructor(library: Library, control: ReadonlySet<number>, prefixesSpace: boolean) {
+    this.#library = library;
+    this.#control = control;
+    this.prefixesSpace = prefixesSpace;
+  }
+
+  /** Yields where the event loop may have its turn. */
+  static *build(file: TokenizerFile): Generator<undefined, PlainEncoder, undefined> {
+    const control = new Set(file.added.map(({ id }) => id));
     const normalizers = checkNormalizers(file);
     const preTokenizers = checkPreTokenizers(file);
+    const model = withoutControlTokens(file, control);
+    yield;
     const json = {
-      model: withoutControlTokens(file, this.#control),
+      // The merges come below: the library takes the whole vocabulary and all merges in one go.
+      model: model.type === "BPE" ? { ...model, merges: [] } : model,
       added_tokens: [],
       normalizer: { type: "Sequence", normalizers },
       pre_tokenizer: { type: "Sequence", pretokenizers: preTokenizers.flatMap(preTokenizerSteps) },
       post_processor: null,
       decoder: null,
     };
+    let library: Library;
     try {
       // The library takes the unknown token of a WordLevel model from the second argument.
-      this.#library = new Library(json, { unk_token: file.model.unk_token });
+      library = new Library(json, { unk_token: file.model.unk_token });
     } catch (cause) {
       throw new HindsearchError("INVALID_CHECKPOINT", `tokenizer.json: ${(cause as Error).message}.`, {
         cause,
       });
     }
-    this.prefixesSpace =
+    if (model.type === "BPE") yield* addMerges(library, model.merges as readonly unknown[]);
+    const prefixesSpace =
       file.scheme === "words" ||
       normalizers.some(({ type }) => type === "Prepend") ||
       preTokenizers.some(({ type, prepend_scheme: scheme }) => type === "Metaspace" && scheme !== "never");
+    return new PlainEncoder(library, control, prefixesSpace);
   }
 
   /**
@@ -80,6 +93,24 @@ export class PlainEncoder {
     }
     return ids;
   }
+}
+
+/** Merges added between two turns of the event loop. */
+const MERGES = 16_384;
+
+/** Gives the library's BPE model its merges in the form in which it keeps them: the pair as JSON, and its rank. */
+function* addMerges(library: Library, merges: readonly unknown[]): Generator<undefined, void, undefined> {
+  const { bpe_ranks: ranks } = library.model as { bpe_ranks?: unknown };
+  if (!(ranks instanceof Map)) throw new Error("the library keeps its merges elsewhere");
+  for (const [rank, merge] of merges.entries()) {
+    if (rank % MERGES === 0) yield;
+    ranks.set(JSON.stringify(partsOfMerge(merge)), rank);
+  }
+}
+
+/** The two tokens that a merge joins; the older form has both in one text. */
+function partsOfMerge(merge: unknown): unknown {
+  return typeof merge === "string" ? merge.split(" ") : merge;
 }
 
 /** The normalizers that the library applies as the reference implementation does. */
@@ -172,7 +203,7 @@ function withoutControlTokens(file: TokenizerFile, control: ReadonlySet<number>)
 function checkMerges(model: JsonObject, isPlain: (piece: string) => boolean): void {
   if (!Array.isArray(model.merges)) throw invalidTokenizer("model.merges must be a list");
   for (const merge of model.merges) {
-    const parts: unknown = typeof merge === "string" ? merge.split(" ") : merge;
+    const parts = partsOfMerge(merge);
     const [left, right] = Array.isArray(parts) && parts.length === 2 ? parts : [];
     if (typeof left !== "string" || typeof right !== "string") {
       throw invalidTokenizer(`${quote(JSON.stringify(merge))} is not a merge of two tokens`);

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { HindsearchError } from "../errors.js";
 import { isJsonObject, type JsonObject, readJsonFile, readTextFile } from "./json-file.js";
 import { PlainEncoder } from "./plain-encoder.js";
@@ -72,7 +73,8 @@ export interface Tokenizer {
 /**
  * Loads the tokenizer of a Hugging Face folder: `tokenizer.json`, with `tokenizer_config.json` and
  * `chat_template.jinja` where they exist. Byte-level BPE (Qwen, Llama 3), SentencePiece-like BPE and Unigram (Llama 2),
- * and WordLevel models are supported. Building one of 150,000 tokens holds the event loop for about a second.
+ * and WordLevel models are supported. One of 150,000 tokens takes about a second of this thread, in parts: parsing its JSON,
+ * checking it and the tokenizer library's constructor cannot be divided and hold the event loop for 0.1 to 0.2 s each.
  *
  * A chat template is a program, and a pre-tokenizer may have a regular expression; both run in this process. They can do
  * nothing but take for ever: load only folders that you trust that far.
@@ -93,11 +95,16 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
         "AutoTokenizer.from_pretrained(folder, use_fast=True).save_pretrained(folder).",
     );
   }
-  return createTokenizer(json, config ?? {}, template);
+  const building = buildTokenizer(json, config ?? {}, template);
+  for (;;) {
+    await setImmediate();
+    const { done, value } = building.next();
+    if (done) return value;
+  }
 }
 
 /**
- * A tokenizer from the contents of its files.
+ * A tokenizer from the contents of its files, built in one go: {@link loadTokenizer} leaves the event loop its turn.
  *
  * @param json - `tokenizer.json`.
  * @param config - `tokenizer_config.json`. Default: none.
@@ -109,7 +116,26 @@ export function createTokenizer(
   config: JsonObject = {},
   chatTemplate: string | null = null,
 ): Tokenizer {
-  return new FileTokenizer(parseTokenizerFile(json, config), config, chatTemplate);
+  const building = buildTokenizer(json, config, chatTemplate);
+  for (;;) {
+    const { done, value } = building.next();
+    if (done) return value;
+  }
+}
+
+/** Yields where the event loop may have its turn. */
+function* buildTokenizer(
+  json: JsonObject,
+  config: JsonObject,
+  chatTemplate: string | null,
+): Generator<undefined, Tokenizer, undefined> {
+  const file = parseTokenizerFile(json, config);
+  yield;
+  const encoder = yield* PlainEncoder.build(file);
+  yield;
+  const table = tabulateTokenBytes(file);
+  yield;
+  return new FileTokenizer(file, encoder, table, config, chatTemplate);
 }
 
 const NAMED_TOKENS = ["bos_token", "eos_token", "pad_token", "unk_token"] as const;
@@ -128,9 +154,15 @@ class FileTokenizer implements Tokenizer {
   readonly #control: ReadonlySet<number>;
   readonly #splitter: RegExp;
 
-  constructor(file: TokenizerFile, config: JsonObject, chatTemplate: string | null) {
-    this.#encoder = new PlainEncoder(file);
-    this.#table = tabulateTokenBytes(file);
+  constructor(
+    file: TokenizerFile,
+    encoder: PlainEncoder,
+    table: TokenBytes,
+    config: JsonObject,
+    chatTemplate: string | null,
+  ) {
+    this.#encoder = encoder;
+    this.#table = table;
     this.size = file.pieces.length;
     this.addedTokens = file.added.map(({ content }) => content);
     this.#addedIds = new Map(file.added.map(({ content, id }) => [content, id]));

@@ -4,6 +4,7 @@ import { Random } from "../../lib/data/random.js";
 import { ChatTemplate } from "../../lib/policy/chat-template.js";
 import { loadTokenizer, type Tokenizer } from "../../lib/policy/tokenizer.js";
 import { describeShared, sharedPath } from "../support/shared.js";
+import { TurnMeter } from "../support/turn-meter.js";
 
 const readRows = (...parts: string[]) =>
   readFileSync(sharedPath(...parts), "utf8")
@@ -171,6 +172,17 @@ describeShared("Qwen2.5's tokenizer", () => {
       expect(textOf("")).toMatch(/^<\|im_start\|>system\n<\|im_end\|>\n<\|im_start\|>user\nhi/);
       expect(textOf("Be brief.")).toMatch(/^<\|im_start\|>system\nBe brief\.<\|im_end\|>/);
     });
+  });
+});
+
+describeShared("loading Qwen2.5's tokenizer", () => {
+  test("leaves the event loop its turn between its parts", async () => {
+    const turns = new TurnMeter();
+    await loadTokenizer(sharedPath("data", "tokenizer", "qwen2.5"));
+    const cpu = turns.stop();
+    const total = cpu.reduce((sum, milliseconds) => sum + milliseconds, 0);
+    expect(cpu.filter((milliseconds) => milliseconds > 1).length).toBeGreaterThan(8);
+    expect((cpu.at(-1) ?? total) / total).toBeLessThan(0.4);
   });
 });
 

@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { plainAnalyzer } from "../../lib/retrieval/analyzer.js";
 import { MemoryRetriever, type MemoryRetrieverOptions } from "../../lib/retrieval/memory.js";
 import type { Passage } from "../../lib/retrieval/passage.js";
+import { TurnMeter } from "../support/turn-meter.js";
 
 const passage = (id: string, text: string, title = ""): Passage => ({ id, title, text });
 const ids = (results: Passage[][]) => results.map((list) => list.map(({ id }) => id));
@@ -194,29 +195,6 @@ describe("settings", () => {
     expect(ids(await retriever.search(["one", "two"], 3))).toEqual([["a"], ["b", "a"]]);
   });
 });
-
-/** Processor time between turns of the event loop: unlike the clock's, it does not grow when the machine is busy. */
-class TurnMeter {
-  readonly #milliseconds: number[] = [];
-  #last = process.cpuUsage();
-  #running = true;
-
-  constructor() {
-    const turn = () => {
-      const { user, system } = process.cpuUsage(this.#last);
-      this.#milliseconds.push((user + system) / 1000);
-      this.#last = process.cpuUsage();
-      if (this.#running) setImmediate(turn);
-    };
-    setImmediate(turn);
-  }
-
-  /** Milliseconds of every turn, sorted. */
-  stop(): number[] {
-    this.#running = false;
-    return this.#milliseconds.sort((x, y) => x - y);
-  }
-}
 
 describe("the event loop", () => {
   test("is not held up by a large batch, nor by many awaited searches", async () => {

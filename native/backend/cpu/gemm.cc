@@ -9,6 +9,12 @@ namespace {
 
 // Rows of A that stay in the second-level cache; a multiple of every tile_rows.
 constexpr std::int64_t kRowBlock = 240;
+// Of rows of A that are converted together.
+constexpr std::int64_t kSharedBytes = std::int64_t{2} << 20;
+// Elements of A from which on a second thread converts too (some microseconds).
+constexpr std::int64_t kWorthSharing = 1 << 15;
+// Multiply-adds that make a task worth handing out (some microseconds).
+constexpr std::int64_t kTaskSize = 1 << 20;
 constexpr std::int64_t kMaxPanel = 16 * kMaxTileVectors;
 
 std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
@@ -60,48 +66,123 @@ struct Left {
   bool step_major;
 };
 
-Left left_block(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
-                std::int64_t rows, std::int64_t k0, std::int64_t block) {
-  const std::int64_t padded = round_up(block, kernels.unit);
-  if (!kernels.convert_rows) {
-    if (!a.transposed) {
-      return {reinterpret_cast<const char*>(a.data + row * a.stride + k0), a.stride,
-              kernels.tile_rows * a.stride * std::int64_t{sizeof(float)}, false};
-    }
-    return {reinterpret_cast<const char*>(a.data + k0 * a.stride + row), a.stride,
-            kernels.tile_rows * std::int64_t{sizeof(float)}, true};
-  }
-  const std::int64_t padded_rows = round_up(rows, kernels.tile_rows);
-  char* to = scratch<char>(Slot::left, padded_rows * padded * kernels.left_bytes);
+// Converts rows [row, row + rows) of one k block to `to`.
+void convert_left(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
+                  std::int64_t rows, std::int64_t k0, std::int64_t block, char* to) {
   if (a.transposed) {
     kernels.pack_left(a.data + k0 * a.stride + row, a.stride, block, rows, to);
-    return {to, kernels.tile_rows, kernels.tile_rows * padded * kernels.left_bytes, true};
+  } else {
+    kernels.convert_rows(a.data + row * a.stride + k0, a.stride, rows, block, to,
+                         round_up(block, kernels.unit));
   }
-  kernels.convert_rows(a.data + row * a.stride + k0, a.stride, rows, block, to, padded);
-  return {to, padded / kernels.unit, kernels.tile_rows * padded * kernels.left_bytes, false};
 }
 
-// C[row .. row + rows, first .. last) of the view.
-void multiply_block(const GemmKernels& kernels, std::int64_t row, std::int64_t rows,
-                    const LeftOperand& a, const PanelView& b, std::int64_t first, std::int64_t last,
-                    const float* bias, float* c, std::int64_t c_stride, bool accumulate) {
+Left left_in_place(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
+                   std::int64_t k0) {
+  constexpr std::int64_t kFloat = sizeof(float);
+  if (a.transposed) {
+    return {reinterpret_cast<const char*>(a.data + k0 * a.stride + row), a.stride,
+            kernels.tile_rows * kFloat, true};
+  }
+  return {reinterpret_cast<const char*>(a.data + row * a.stride + k0), a.stride,
+          kernels.tile_rows * a.stride * kFloat, false};
+}
+
+Left converted_left(const GemmKernels& kernels, const LeftOperand& a, const char* data,
+                    std::int64_t block) {
+  const std::int64_t padded = round_up(block, kernels.unit);
+  return {data, a.transposed ? kernels.tile_rows : padded / kernels.unit,
+          kernels.tile_rows * padded * kernels.left_bytes, a.transposed};
+}
+
+// The rows of A that tasks on several threads share: as they lie in memory or, where the tiles read
+// another form, converted once, one k block after the other.
+class SharedLeft {
+ public:
+  // Rows [first, first + rows) of A. Uses the calling thread's Slot::shared_left.
+  SharedLeft(const GemmKernels& kernels, const LeftOperand& a, std::int64_t first,
+             std::int64_t rows, std::int64_t k)
+      : kernels_(kernels), a_(a), first_(first), padded_rows_(round_up(rows, kernels.tile_rows)) {
+    if (!kernels.convert_rows) return;
+    char* const to = scratch<char>(Slot::shared_left,
+                                   padded_rows_ * round_up(k, kernels.unit) * kernels.left_bytes);
+    data_ = to;
+    const std::int64_t tiles = padded_rows_ / kernels.tile_rows;
+    const std::int64_t parts =
+        rows * k < kWorthSharing ? 1 : std::min<std::int64_t>(tiles, 4 * thread_count());
+    parallel_for(parts, [&](std::int64_t part) {
+      const std::int64_t begin = tiles * part / parts * kernels.tile_rows;
+      const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
+      for_k_blocks(kernels, k,
+                   [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
+                     convert_left(kernels, a, first + begin, end - begin, k0, block,
+                                  to + offset(k0, begin, padded_block));
+                   });
+    });
+  }
+
+  // Of A's row `row`, a multiple of tile_rows behind the first, and the k block at k0.
+  Left block(std::int64_t row, std::int64_t k0, std::int64_t block) const {
+    if (data_) {
+      return converted_left(kernels_, a_,
+                            data_ + offset(k0, row - first_, round_up(block, kernels_.unit)),
+                            block);
+    }
+    return left_in_place(kernels_, a_, row, k0);
+  }
+
+ private:
+  std::int64_t offset(std::int64_t k0, std::int64_t row, std::int64_t padded_block) const {
+    return (k0 * padded_rows_ + row * padded_block) * kernels_.left_bytes;
+  }
+
+  const GemmKernels& kernels_;
+  const LeftOperand& a_;
+  const std::int64_t first_, padded_rows_;
+  const char* data_ = nullptr;
+};
+
+// A part of a product: rows and columns of it that one thread computes.
+struct Task {
+  std::int64_t row, rows;
+  std::int64_t first, last;  // columns
+  std::int64_t next;         // first column of the panel that the thread will want after these
+};
+
+// left_of(k0, block) gives the task's rows of A.
+template <class LeftOf>
+void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& left_of,
+                    const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
+                    bool accumulate) {
   const std::int64_t panel = panel_columns(kernels);
+  const std::int64_t row = task.row, rows = task.rows;
   const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
+  const auto panel_at = [&](std::int64_t k0, std::int64_t padded_block, std::int64_t column) {
+    return b.data + panel_offset(kernels, b.total_padded, k0, padded_block, b.first + column);
+  };
   alignas(64) float edge[kMaxTileRows * kMaxPanel];
   for_k_blocks(kernels, b.k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
-    const Left left = left_block(kernels, a, row, rows, k0, block);
+    const Left left = left_of(k0, block);
     const bool on_c = accumulate || k0 > 0;
-    for (std::int64_t column = first; column < last; column += panel) {
+    // What comes after the last panel of this block of k.
+    const std::int64_t next_k0 = k0 + block;
+    const char* const after =
+        next_k0 < b.k ? panel_at(next_k0,
+                                 round_up(std::min(kernels.k_block, b.k - next_k0), kernels.unit),
+                                 task.first)
+                      : panel_at(0, round_up(std::min(kernels.k_block, b.k), kernels.unit),
+                                 task.next);
+    for (std::int64_t column = task.first; column < task.last; column += panel) {
       const std::int64_t count = std::min(panel, b.columns - column);
       const std::int64_t vectors = (count + kernels.width - 1) / kernels.width;
       const std::int64_t padded = vectors * kernels.width;
       Tile tile{};
       tile.steps = padded_block / kernels.unit;
       tile.a_stride = left.stride;
-      tile.b = b.data + panel_offset(kernels, b.total_padded, k0, padded_block, b.first + column);
+      tile.b = panel_at(k0, padded_block, column);
       tile.b_stride = padded;
       tile.prefetch =
-          static_cast<const char*>(tile.b) + padded * padded_block * kernels.right_bytes;
+          column + panel < task.last ? panel_at(k0, padded_block, column + panel) : after;
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t tile_row = t * kernels.tile_rows;
         const std::int64_t tile_rows = std::min<std::int64_t>(kernels.tile_rows, rows - tile_row);
@@ -134,6 +215,52 @@ void multiply_block(const GemmKernels& kernels, std::int64_t row, std::int64_t r
         }
       }
     }
+  });
+}
+
+// Divides a product of `rows` x `columns` among threads and runs body(task), on all threads.
+template <class Body>
+void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b, int threads,
+               Body&& body) {
+  const std::int64_t panel = panel_columns(kernels), columns = b.columns;
+  const std::int64_t panels = (columns + panel - 1) / panel;
+  // Columns first, so that every packed column is read once; rows where columns are not enough.
+  const std::int64_t enough = 4 * threads;
+  std::int64_t row_block = std::min(kRowBlock, round_up(rows, kernels.tile_rows));
+  std::int64_t row_blocks = (rows + row_block - 1) / row_block;
+  while (row_blocks * panels < enough && row_block > kernels.tile_rows) {
+    row_block = round_up((row_block + 1) / 2, kernels.tile_rows);
+    row_blocks = (rows + row_block - 1) / row_block;
+  }
+  // The last tasks leave threads idle, so there are many of them; but not so many that handing them
+  // out takes time.
+  const std::int64_t worth = kTaskSize / (row_block * panel * b.k);
+  const std::int64_t chunk =
+      std::clamp<std::int64_t>(std::max(panels * row_blocks / (4 * enough),
+                                        std::min(worth, panels * row_blocks / enough)),
+                               1, 16);
+  // Few panels that cannot be dealt out evenly: those left over are divided by rows instead.
+  const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
+  const bool few = chunk == 1 && row_blocks == 1 && panels > threads;
+  const std::int64_t left_over = few ? panels % threads : 0;
+  const std::int64_t parts = std::min<std::int64_t>(threads, tiles);
+  const std::int64_t chunks = (panels - left_over + chunk - 1) / chunk;
+  const std::int64_t whole = row_blocks * chunks;
+  parallel_for(whole + left_over * parts, [&](std::int64_t task) {
+    if (task < whole) {
+      const std::int64_t row = task % row_blocks * row_block;
+      const auto first = [&](std::int64_t of) { return of / row_blocks * chunk * panel; };
+      // Threads take tasks in turn.
+      const std::int64_t next = std::min(task + threads, whole - 1);
+      body(Task{row, std::min(row_block, rows - row), first(task),
+                std::min(columns, first(task) + chunk * panel), first(next)});
+      return;
+    }
+    const std::int64_t part = (task - whole) % parts;
+    const std::int64_t row = tiles * part / parts * kernels.tile_rows;
+    const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
+    const std::int64_t first = (chunks + (task - whole) / parts) * panel;
+    body(Task{row, end - row, first, std::min(columns, first + panel), first});
   });
 }
 
@@ -177,37 +304,41 @@ void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOp
                      const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
                      bool accumulate) {
   for (std::int64_t row = 0; row < rows; row += kRowBlock) {
-    multiply_block(kernels, row, std::min(kRowBlock, rows - row), a, b, 0, b.columns, bias, c,
-                   c_stride, accumulate);
+    const std::int64_t count = std::min(kRowBlock, rows - row);
+    const auto left_of = [&](std::int64_t k0, std::int64_t block) {
+      if (!kernels.convert_rows) return left_in_place(kernels, a, row, k0);
+      const std::int64_t bytes = round_up(count, kernels.tile_rows) *
+                                 round_up(block, kernels.unit) * kernels.left_bytes;
+      char* const to = scratch<char>(Slot::left, bytes);
+      convert_left(kernels, a, row, count, k0, block, to);
+      return converted_left(kernels, a, to, block);
+    };
+    multiply_block(kernels, Task{row, count, 0, b.columns, 0}, left_of, b, bias, c, c_stride,
+                   accumulate);
   }
 }
 
 void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
               const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
               bool accumulate) {
-  const std::int64_t panel = panel_columns(kernels);
-  const std::int64_t panels = (b.columns + panel - 1) / panel;
   const int threads = useful_threads(rows * b.columns * b.k / 32);
   if (threads == 1) {
     multiply_serial(kernels, rows, a, b, bias, c, c_stride, accumulate);
     return;
   }
-  // A few tasks a thread: columns first (A is shared), rows where columns are not enough.
-  const std::int64_t wanted = 4 * threads;
-  std::int64_t row_block = std::min(kRowBlock, round_up(rows, kernels.tile_rows));
-  std::int64_t row_blocks = (rows + row_block - 1) / row_block;
-  const std::int64_t chunk = std::clamp<std::int64_t>(panels * row_blocks / wanted, 1, 16);
-  const std::int64_t chunks = (panels + chunk - 1) / chunk;
-  while (row_blocks * chunks < wanted && row_block > kernels.tile_rows) {
-    row_block = round_up((row_block + 1) / 2, kernels.tile_rows);
-    row_blocks = (rows + row_block - 1) / row_block;
+  const std::int64_t row_bytes = b.k * kernels.left_bytes;
+  const std::int64_t together = std::max<std::int64_t>(1, kSharedBytes / row_bytes / kRowBlock);
+  for (std::int64_t first = 0; first < rows; first += together * kRowBlock) {
+    const std::int64_t count = std::min(together * kRowBlock, rows - first);
+    const SharedLeft left(kernels, a, first, count, b.k);
+    for_tasks(kernels, count, b, threads, [&](Task task) {
+      task.row += first;
+      const auto left_of = [&](std::int64_t k0, std::int64_t block) {
+        return left.block(task.row, k0, block);
+      };
+      multiply_block(kernels, task, left_of, b, bias, c, c_stride, accumulate);
+    });
   }
-  parallel_for(row_blocks * chunks, [&](std::int64_t task) {
-    const std::int64_t row = task % row_blocks * row_block;
-    const std::int64_t first = task / row_blocks * chunk * panel;
-    multiply_block(kernels, row, std::min(row_block, rows - row), a, b, first,
-                   std::min(b.columns, first + chunk * panel), bias, c, c_stride, accumulate);
-  });
 }
 
 }  // namespace hindsearch::cpu

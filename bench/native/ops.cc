@@ -110,7 +110,7 @@ void run(ComputeType compute) {
   time("silu_gate", kLayers,
        [&] { backend->silu_gate(gate_up.data(), rows, kInner, inner.data()); });
   time("silu_gate backward", kLayers, [&] {
-    backend->silu_gate_backward(gate_up.data(), inner.data(), rows, kInner, d_gate_up.data());
+    backend->silu_gate_backward(d_gate_up.data(), inner.data(), rows, kInner);
   });
   time("write_kv", kLayers,
        [&] { backend->write_kv(view(qkv, kHeads), view(qkv, 2 * kHeads), sequences, cache, 0); });

@@ -164,11 +164,13 @@ class Backend {
   virtual void rope(HeadsView x, const std::int32_t* positions, const float* cosines,
                     const float* sines, bool inverse) = 0;
 
-  // --- Gated MLP: gate_up [R, 2F] holds gate then up; out[R, F] = silu(gate) * up. ---
+  // --- Gated MLP: gate_up [R, 2F] holds gate then up; out[R, F] = silu(gate) * up. The backward
+  // works in place: gate_up becomes its gradient, and d_out becomes out once more, so that a layer
+  // need not keep it. ---
   virtual void silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width,
                          float* out) = 0;
-  virtual void silu_gate_backward(const float* gate_up, const float* d_out, std::int64_t rows,
-                                  std::int64_t width, float* d_gate_up) = 0;
+  virtual void silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
+                                  std::int64_t width) = 0;
 
   // --- Causal grouped-query attention over pages. Row i of a sequence sees keys 0..past+i. ---
   virtual void write_kv(ConstHeadsView keys, ConstHeadsView values,

@@ -6,47 +6,60 @@
 namespace hindsearch {
 namespace {
 
-// d_x += gradient through the MLP.
-void mlp_backward(const Network& network, std::int64_t rows, const LayerOffsets& at,
-                  const LayerTape& tape, LayerGradients& d, float* d_x, float* gradients) {
+// d_x += gradient through rms_norm and the linear layer [N, C] behind it, whose output's gradient is
+// d_y[R, N]. `x` is the norm's input.
+void normed_linear_backward(const Network& network, std::int64_t rows, const float* x,
+                            const float* inv_rms, std::int64_t norm_at, const float* d_y,
+                            std::int64_t n, std::int64_t weight_at, float* d_bias,
+                            LayerScratch& scratch, float* d_x, float* gradients) {
   Backend& backend = network.backend;
-  const std::int64_t hidden = network.config.hidden, width = network.config.intermediate;
-  backend.linear_backward_weight(d_x, tape.activation, rows, hidden, width, gradients + at.down,
-                                 nullptr);
-  backend.linear_backward_input(d_x, rows, network.weight(at.down), hidden, width, d.activation,
+  const std::int64_t hidden = network.config.hidden;
+  const float* norm_weight = network.weight(norm_at);
+  backend.rms_norm(rows_view(x, rows, hidden), norm_weight, network.config.rms_epsilon,
+                   rows_view(scratch.norm, rows, hidden), nullptr);
+  backend.linear_backward_weight(d_y, scratch.norm, rows, n, hidden, gradients + weight_at, d_bias);
+  backend.linear_backward_input(d_y, rows, network.weight(weight_at), n, hidden, scratch.norm,
                                 false);
-  backend.silu_gate_backward(tape.gate_up, d.activation, rows, width, d.gate_up);
-  backend.linear_backward_weight(d.gate_up, tape.mlp_norm, rows, 2 * width, hidden,
-                                 gradients + at.gate_up, nullptr);
-  backend.linear_backward_input(d.gate_up, rows, network.weight(at.gate_up), 2 * width, hidden,
-                                d.norm, false);
-  backend.rms_norm_backward(rows_view(static_cast<const float*>(tape.middle), rows, hidden),
-                            tape.mlp_inv_rms, network.weight(at.post_norm),
-                            rows_view(static_cast<const float*>(d.norm), rows, hidden),
-                            rows_view(d_x, rows, hidden), gradients + at.post_norm);
+  backend.rms_norm_backward(rows_view(x, rows, hidden), inv_rms, norm_weight,
+                            rows_view(static_cast<const float*>(scratch.norm), rows, hidden),
+                            rows_view(d_x, rows, hidden), gradients + norm_at);
 }
 
-// d.qkv = gradient of q, k and v as they left the projection.
+// d_x += gradient through the MLP.
+void mlp_backward(const Network& network, std::int64_t rows, const LayerOffsets& at,
+                  LayerTape& tape, LayerScratch& scratch, float* d_x, float* gradients) {
+  Backend& backend = network.backend;
+  const std::int64_t hidden = network.config.hidden, width = network.config.intermediate;
+  backend.linear_backward_input(d_x, rows, network.weight(at.down), hidden, width,
+                                scratch.activation, false);
+  backend.silu_gate_backward(tape.gate_up, scratch.activation, rows, width);
+  backend.linear_backward_weight(d_x, scratch.activation, rows, hidden, width, gradients + at.down,
+                                 nullptr);
+  normed_linear_backward(network, rows, tape.middle, tape.mlp_inv_rms, at.post_norm, tape.gate_up,
+                         2 * width, at.gate_up, nullptr, scratch, d_x, gradients);
+}
+
+// scratch.d_qkv = gradient of q, k and v as they left the projection.
 void heads_backward(const Network& network, const PassRows& pass, std::int32_t l,
-                    const LayerTape& tape, LayerGradients& d, float* gradients) {
+                    const LayerTape& tape, LayerScratch& scratch, float* gradients) {
   Backend& backend = network.backend;
   const ModelConfig& config = network.config;
   const LayerOffsets& at = network.layout.layer(l);
   const std::int64_t rows = pass.rows();
   const QkvViews heads = qkv_views(network, rows, tape.qkv, tape.rotated);
-  const QkvViews d_heads = qkv_views(network, rows, d.qkv, d.rotated);
+  const QkvViews d_heads = qkv_views(network, rows, scratch.d_qkv, scratch.d_rotated);
 
   // The pages have been used by other layers since.
   backend.write_kv(heads.k, heads.v, pass.sequences, pass.pages, pass.page_layer(l));
-  if (config.qk_norm) backend.zero(d.qkv, rows * network.qkv_width());  // rms_norm_backward adds
+  if (config.qk_norm) backend.zero(scratch.d_qkv, rows * network.qkv_width());  // rms_norm_backward adds
   backend.attention_backward(heads.q, pass.sequences, pass.pages, pass.page_layer(l),
                              1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
-                             tape.statistics, d.attention, d_heads.q, d_heads.k, d_heads.v);
+                             tape.statistics, scratch.d_attention, d_heads.q, d_heads.k, d_heads.v);
   backend.rope(d_heads.q, pass.positions.data(), network.cosines, network.sines, true);
   backend.rope(d_heads.k, pass.positions.data(), network.cosines, network.sines, true);
   if (config.qk_norm) {
     const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
-    const QkvViews d_plain = qkv_views(network, rows, d.qkv, nullptr);
+    const QkvViews d_plain = qkv_views(network, rows, scratch.d_qkv, nullptr);
     backend.rms_norm_backward(plain.q, tape.q_inv_rms, network.weight(at.q_norm), d_heads.q,
                               d_plain.q, gradients + at.q_norm);
     backend.rms_norm_backward(plain.k, tape.k_inv_rms, network.weight(at.k_norm), d_heads.k,
@@ -56,29 +69,27 @@ void heads_backward(const Network& network, const PassRows& pass, std::int32_t l
 
 // d_x += gradient through the attention; x is the layer's input.
 void attention_backward(const Network& network, const PassRows& pass, std::int32_t l,
-                        const float* x, const LayerTape& tape, LayerGradients& d, float* d_x,
+                        const float* x, const LayerTape& tape, LayerScratch& scratch, float* d_x,
                         float* gradients) {
   Backend& backend = network.backend;
   const LayerOffsets& at = network.layout.layer(l);
   const std::int64_t rows = pass.rows(), hidden = network.config.hidden;
-  const std::int64_t query = network.query_width(), qkv = network.qkv_width();
+  const std::int64_t query = network.query_width();
   backend.linear_backward_weight(d_x, tape.attention, rows, hidden, query, gradients + at.o,
                                  nullptr);
-  backend.linear_backward_input(d_x, rows, network.weight(at.o), hidden, query, d.attention, false);
-  heads_backward(network, pass, l, tape, d, gradients);
-  backend.linear_backward_weight(d.qkv, tape.attention_norm, rows, qkv, hidden, gradients + at.qkv,
-                                 network.config.qkv_bias ? gradients + at.qkv_bias : nullptr);
-  backend.linear_backward_input(d.qkv, rows, network.weight(at.qkv), qkv, hidden, d.norm, false);
-  backend.rms_norm_backward(rows_view(x, rows, hidden), tape.attention_inv_rms,
-                            network.weight(at.input_norm),
-                            rows_view(static_cast<const float*>(d.norm), rows, hidden),
-                            rows_view(d_x, rows, hidden), gradients + at.input_norm);
+  backend.linear_backward_input(d_x, rows, network.weight(at.o), hidden, query,
+                                scratch.d_attention, false);
+  heads_backward(network, pass, l, tape, scratch, gradients);
+  normed_linear_backward(network, rows, x, tape.attention_inv_rms, at.input_norm, scratch.d_qkv,
+                         network.qkv_width(), at.qkv,
+                         network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x,
+                         gradients);
 }
 
 }  // namespace
 
 void layer_backward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                    const LayerTape& tape, LayerGradients& scratch, float* d_x, float* gradients) {
+                    LayerTape& tape, LayerScratch& scratch, float* d_x, float* gradients) {
   mlp_backward(network, pass.rows(), network.layout.layer(l), tape, scratch, d_x, gradients);
   attention_backward(network, pass, l, x, tape, scratch, d_x, gradients);
 }

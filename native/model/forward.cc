@@ -6,9 +6,9 @@
 namespace hindsearch {
 namespace {
 
-// Fills the tape up to the MLP's activation and leaves x + attention in `middle`.
-void forward_to_activation(const Network& network, const PassRows& pass, std::int32_t l,
-                           const float* x, float* middle, LayerTape& tape) {
+// Fills the tape and leaves x + attention in `middle`.
+void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                     float* middle, LayerTape& tape, LayerScratch& scratch) {
   Backend& backend = network.backend;
   const ModelConfig& config = network.config;
   const LayerOffsets& at = network.layout.layer(l);
@@ -17,8 +17,8 @@ void forward_to_activation(const Network& network, const PassRows& pass, std::in
   const float epsilon = config.rms_epsilon;
 
   backend.rms_norm(rows_view(x, rows, hidden), network.weight(at.input_norm), epsilon,
-                   rows_view(tape.attention_norm, rows, hidden), tape.attention_inv_rms);
-  backend.linear(tape.attention_norm, rows, *packed.qkv,
+                   rows_view(scratch.norm, rows, hidden), tape.attention_inv_rms);
+  backend.linear(scratch.norm, rows, *packed.qkv,
                  config.qkv_bias ? network.weight(at.qkv_bias) : nullptr, tape.qkv, false);
   const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
   const QkvViews heads = qkv_views(network, rows, tape.qkv, tape.rotated);
@@ -36,10 +36,9 @@ void forward_to_activation(const Network& network, const PassRows& pass, std::in
   if (middle != x) backend.copy(x, middle, rows * hidden);
   backend.linear(tape.attention, rows, *packed.o, nullptr, middle, true);
   backend.rms_norm(rows_view(static_cast<const float*>(middle), rows, hidden),
-                   network.weight(at.post_norm), epsilon, rows_view(tape.mlp_norm, rows, hidden),
+                   network.weight(at.post_norm), epsilon, rows_view(scratch.norm, rows, hidden),
                    tape.mlp_inv_rms);
-  backend.linear(tape.mlp_norm, rows, *packed.gate_up, nullptr, tape.gate_up, false);
-  backend.silu_gate(tape.gate_up, rows, config.intermediate, tape.activation);
+  backend.linear(scratch.norm, rows, *packed.gate_up, nullptr, tape.gate_up, false);
 }
 
 }  // namespace
@@ -50,18 +49,20 @@ void embed_forward(const Network& network, const PassRows& pass, float* x) {
 }
 
 void layer_forward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                   float* out, LayerTape& tape) {
+                   float* out, LayerTape& tape, LayerScratch& scratch) {
+  Backend& backend = network.backend;
+  const std::int64_t rows = pass.rows();
   float* middle = tape.middle ? tape.middle : out;
-  forward_to_activation(network, pass, l, x, middle, tape);
-  if (middle != out) network.backend.copy(middle, out, pass.rows() * network.config.hidden);
-  network.backend.linear(tape.activation, pass.rows(),
-                         *network.weights.layers[static_cast<std::size_t>(l)].down, nullptr, out,
-                         true);
+  forward_to_gate(network, pass, l, x, middle, tape, scratch);
+  if (middle != out) backend.copy(middle, out, rows * network.config.hidden);
+  backend.silu_gate(tape.gate_up, rows, network.config.intermediate, scratch.activation);
+  backend.linear(scratch.activation, rows,
+                 *network.weights.layers[static_cast<std::size_t>(l)].down, nullptr, out, true);
 }
 
 void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                     LayerTape& tape) {
-  forward_to_activation(network, pass, l, x, tape.middle, tape);
+                     LayerTape& tape, LayerScratch& scratch) {
+  forward_to_gate(network, pass, l, x, tape.middle, tape, scratch);
 }
 
 }  // namespace hindsearch

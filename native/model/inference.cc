@@ -142,7 +142,8 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
     s.decode.reset();
     auto workspace = std::make_unique<DecodeWorkspace>();
     workspace->rows = rows;
-    workspace->tape = std::make_unique<LayerTape>(network, rows, LayerTape::Purpose::inference);
+    workspace->tape = std::make_unique<LayerTape>(network, rows, Purpose::inference);
+    workspace->scratch = std::make_unique<LayerScratch>(network, rows, Purpose::inference);
     workspace->slab.add(workspace->x, rows * s.config.hidden);
     workspace->slab.add(workspace->hidden, rows * s.config.hidden);
     workspace->slab.allocate(*s.backend);
@@ -152,7 +153,7 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
   const PassRows pass{tokens, positions, sequences, pages};
   embed_forward(network, pass, work.x);
   for (std::int32_t l = 0; l < s.config.layers; ++l) {
-    layer_forward(network, pass, l, work.x, work.x, *work.tape);
+    layer_forward(network, pass, l, work.x, work.x, *work.tape, *work.scratch);
   }
   if (logit_rows.empty()) return;
   const std::vector<Token> wanted(logit_rows.begin(), logit_rows.end());

@@ -9,12 +9,13 @@ InferencePass::InferencePass(const Network& network, const Batch& batch, const c
   slab_.add(x_, batch.rows() * config.hidden);
   slab_.add(pages.data, pages.page_floats() * batch.page_count());
   slab_.allocate(network.backend);
-  LayerTape tape(network, batch.rows(), LayerTape::Purpose::inference);
+  LayerTape tape(network, batch.rows(), Purpose::inference);
+  LayerScratch scratch(network, batch.rows(), Purpose::inference);
   const PassRows pass{batch.tokens, batch.positions, batch.sequences, pages};
   embed_forward(network, pass, x_);
   for (std::int32_t l = 0; l < config.layers; ++l) {
     check_cancelled(cancel, call);
-    layer_forward(network, pass, l, x_, x_, tape);
+    layer_forward(network, pass, l, x_, x_, tape, scratch);
   }
 }
 

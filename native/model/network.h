@@ -43,17 +43,18 @@ struct PassRows {
   std::int32_t page_layer(std::int32_t l) const { return pages.layers == 1 ? 0 : l; }
 };
 
-// Intermediate results of one layer. For inference those that backward alone needs share a place
-// with others or are absent (null).
+enum class Purpose { inference, backward };
+
+// Intermediate results of one layer, of which backward keeps one per layer. What it can compute again
+// at next to no cost, the norms and the MLP's activation, is not among them. For inference those that
+// backward alone needs are absent (null).
 class LayerTape {
  public:
-  enum class Purpose { inference, backward };
   LayerTape(const Network& network, std::int64_t rows, Purpose purpose);
   LayerTape(const LayerTape&) = delete;
   LayerTape& operator=(const LayerTape&) = delete;
   std::size_t bytes() const { return slab_.bytes(); }
 
-  float* attention_norm = nullptr;     // [R, C]
   float* attention_inv_rms = nullptr;  // [R], backward
   float* qkv = nullptr;                // [R, (H + 2K) D]; without rotated, q and k end up rotated
   float* rotated = nullptr;  // [R, (H + K) D] q and k after norm and rotation; backward of qk_norm
@@ -62,29 +63,27 @@ class LayerTape {
   float* attention = nullptr;    // [R, H D]
   float* statistics = nullptr;   // [R, H, 2], backward
   float* middle = nullptr;       // [R, C] residual between attention and MLP, backward
-  float* mlp_norm = nullptr;     // [R, C]
   float* mlp_inv_rms = nullptr;  // [R], backward
-  float* gate_up = nullptr;      // [R, 2F]
-  float* activation = nullptr;   // [R, F]
+  float* gate_up = nullptr;      // [R, 2F]; backward leaves its gradient there
 
  private:
   Slab slab_;
 };
 
-// Gradients of a layer's intermediate results.
-class LayerGradients {
+// What all layers use in turn. A place holds a result in the forward, and in the backward the result
+// or its gradient.
+class LayerScratch {
  public:
-  LayerGradients(const Network& network, std::int64_t rows);
-  LayerGradients(const LayerGradients&) = delete;
-  LayerGradients& operator=(const LayerGradients&) = delete;
+  LayerScratch(const Network& network, std::int64_t rows, Purpose purpose);
+  LayerScratch(const LayerScratch&) = delete;
+  LayerScratch& operator=(const LayerScratch&) = delete;
   std::size_t bytes() const { return slab_.bytes(); }
 
-  float* norm = nullptr;        // [R, C], of either norm's output
-  float* qkv = nullptr;         // [R, (H + 2K) D]
-  float* rotated = nullptr;     // [R, (H + K) D], qk_norm only
-  float* attention = nullptr;   // [R, H D]
-  float* gate_up = nullptr;     // [R, 2F]
-  float* activation = nullptr;  // [R, F]
+  float* norm = nullptr;         // [R, C], of either norm
+  float* activation = nullptr;   // [R, F]
+  float* d_qkv = nullptr;        // [R, (H + 2K) D], backward
+  float* d_rotated = nullptr;    // [R, (H + K) D], backward of qk_norm
+  float* d_attention = nullptr;  // [R, H D], backward
 
  private:
   Slab slab_;
@@ -95,15 +94,15 @@ void embed_forward(const Network& network, const PassRows& pass, float* x);
 // out = layer l of x, both [R, C]; they may be the same buffer. With a tape for backward, its
 // `middle` is filled in too.
 void layer_forward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                   float* out, LayerTape& tape);
-// The same up to the last matrix product: fills the tape, for backward.
+                   float* out, LayerTape& tape, LayerScratch& scratch);
+// The same as far as backward needs it: fills the tape alone.
 void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                     LayerTape& tape);
+                     LayerTape& tape, LayerScratch& scratch);
 
 // d_x[R, C] holds dL/d(output) on entry and dL/d(input) on return. Adds to `gradients`, which has
-// the layout of the weights. `x` is the layer's input.
+// the layout of the weights. `x` is the layer's input. Uses the tape up.
 void layer_backward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                    const LayerTape& tape, LayerGradients& scratch, float* d_x, float* gradients);
+                    LayerTape& tape, LayerScratch& scratch, float* d_x, float* gradients);
 void embed_backward(const Network& network, const PassRows& pass, const float* d_x,
                     float* gradients);
 

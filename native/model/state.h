@@ -16,6 +16,7 @@ namespace hindsearch {
 struct DecodeWorkspace {
   std::int64_t rows = 0;  // capacity
   std::unique_ptr<LayerTape> tape;
+  std::unique_ptr<LayerScratch> scratch;
   float* x = nullptr;       // [rows, C]
   float* hidden = nullptr;  // [rows, C], normed, of the rows whose logits are wanted
   Slab slab;

@@ -4,18 +4,13 @@ namespace hindsearch {
 
 LayerTape::LayerTape(const Network& network, std::int64_t rows, Purpose purpose) {
   const ModelConfig& config = network.config;
-  const std::int64_t hidden = config.hidden;
-  const bool backward = purpose == Purpose::backward;
-  slab_.add(attention_norm, rows * hidden);
   slab_.add(qkv, rows * network.qkv_width());
   slab_.add(attention, rows * network.query_width());
   slab_.add(gate_up, rows * 2 * config.intermediate);
-  slab_.add(activation, rows * config.intermediate);
-  if (backward) {
+  if (purpose == Purpose::backward) {
     slab_.add(attention_inv_rms, rows);
     slab_.add(statistics, rows * config.heads * 2);
-    slab_.add(middle, rows * hidden);
-    slab_.add(mlp_norm, rows * hidden);
+    slab_.add(middle, rows * config.hidden);
     slab_.add(mlp_inv_rms, rows);
     if (config.qk_norm) {
       slab_.add(rotated, rows * (network.query_width() + network.key_width()));
@@ -24,17 +19,17 @@ LayerTape::LayerTape(const Network& network, std::int64_t rows, Purpose purpose)
     }
   }
   slab_.allocate(network.backend);
-  if (!backward) mlp_norm = attention_norm;
 }
 
-LayerGradients::LayerGradients(const Network& network, std::int64_t rows) {
+LayerScratch::LayerScratch(const Network& network, std::int64_t rows, Purpose purpose) {
   const ModelConfig& config = network.config;
   slab_.add(norm, rows * config.hidden);
-  slab_.add(qkv, rows * network.qkv_width());
-  slab_.add(attention, rows * network.query_width());
-  slab_.add(gate_up, rows * 2 * config.intermediate);
   slab_.add(activation, rows * config.intermediate);
-  if (config.qk_norm) slab_.add(rotated, rows * (network.query_width() + network.key_width()));
+  if (purpose == Purpose::backward) {
+    slab_.add(d_qkv, rows * network.qkv_width());
+    slab_.add(d_attention, rows * network.query_width());
+    if (config.qk_norm) slab_.add(d_rotated, rows * (network.query_width() + network.key_width()));
+  }
   slab_.allocate(network.backend);
 }
 

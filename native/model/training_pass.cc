@@ -3,7 +3,9 @@
 namespace hindsearch {
 
 TrainingPass::TrainingPass(const Network& network, const Batch& batch, bool checkpoint_activations)
-    : network_(network), checkpoint_(checkpoint_activations) {
+    : network_(network),
+      checkpoint_(checkpoint_activations),
+      scratch_(network, batch.rows(), Purpose::backward) {
   const ModelConfig& config = network.config;
   KvPages pages{nullptr, 1, config.kv_heads, config.head_dim};
   inputs_.resize(static_cast<std::size_t>(config.layers) + 1);
@@ -14,7 +16,7 @@ TrainingPass::TrainingPass(const Network& network, const Batch& batch, bool chec
   network.backend.zero(d_x_, batch.rows() * config.hidden);
   for (std::int32_t l = 0; l < (checkpoint_ ? 1 : config.layers); ++l) {
     tapes_.push_back(
-        std::make_unique<LayerTape>(network, batch.rows(), LayerTape::Purpose::backward));
+        std::make_unique<LayerTape>(network, batch.rows(), Purpose::backward));
   }
   pass_ = {batch.tokens, batch.positions, batch.sequences, pages};
 }
@@ -24,20 +26,19 @@ const float* TrainingPass::forward(const CancelFlag* cancel) {
   for (std::int32_t l = 0; l < network_.config.layers; ++l) {
     check_cancelled(cancel, "forward_backward");
     const auto i = static_cast<std::size_t>(l);
-    layer_forward(network_, pass_, l, inputs_[i], inputs_[i + 1], tape(l));
+    layer_forward(network_, pass_, l, inputs_[i], inputs_[i + 1], tape(l), scratch_);
   }
   return inputs_.back();
 }
 
 void TrainingPass::backward(float* gradients, const CancelFlag* cancel) {
-  LayerGradients scratch(network_, pass_.rows());
   const std::int32_t last = network_.config.layers - 1;
   for (std::int32_t l = last; l >= 0; --l) {
     check_cancelled(cancel, "forward_backward");
     const float* x = inputs_[static_cast<std::size_t>(l)];
     // After forward the one tape still holds the last layer.
-    if (checkpoint_ && l != last) layer_recompute(network_, pass_, l, x, tape(l));
-    layer_backward(network_, pass_, l, x, tape(l), scratch, d_x_, gradients);
+    if (checkpoint_ && l != last) layer_recompute(network_, pass_, l, x, tape(l), scratch_);
+    layer_backward(network_, pass_, l, x, tape(l), scratch_, d_x_, gradients);
   }
   embed_backward(network_, pass_, d_x_, gradients);
 }

@@ -34,6 +34,7 @@ class TrainingPass {
   float* d_x_ = nullptr;
   Slab slab_;
   std::vector<std::unique_ptr<LayerTape>> tapes_;
+  LayerScratch scratch_;
   PassRows pass_;
 };
 

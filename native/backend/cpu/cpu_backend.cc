@@ -157,10 +157,10 @@ class CpuBackend final : public Backend {
       rows_.silu_gate(gate_up, width, out, begin, end);
     });
   }
-  void silu_gate_backward(const float* gate_up, const float* d_out, std::int64_t rows,
-                          std::int64_t width, float* d_gate_up) override {
+  void silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
+                          std::int64_t width) override {
     parallel_ranges(rows, 12 * width, [&](std::int64_t begin, std::int64_t end) {
-      rows_.silu_gate_backward(gate_up, d_out, width, d_gate_up, begin, end);
+      rows_.silu_gate_backward(gate_up, d_out, width, begin, end);
     });
   }
 

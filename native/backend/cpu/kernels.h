@@ -115,8 +115,8 @@ struct RowKernels {
                const float* sines, bool inverse, std::int64_t begin, std::int64_t end);
   void (*silu_gate)(const float* gate_up, std::int64_t width, float* out, std::int64_t begin,
                     std::int64_t end);
-  void (*silu_gate_backward)(const float* gate_up, const float* d_out, std::int64_t width,
-                             float* d_gate_up, std::int64_t begin, std::int64_t end);
+  void (*silu_gate_backward)(float* gate_up, float* d_out, std::int64_t width, std::int64_t begin,
+                             std::int64_t end);
 
   void (*attention)(const AttentionRows& rows);
   void (*attention_gradient)(const AttentionGradientTile& tile);

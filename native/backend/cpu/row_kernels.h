@@ -150,20 +150,19 @@ inline void silu_gate(const float* gate_up, std::int64_t width, float* out, std:
   }
 }
 
-inline void silu_gate_backward(const float* gate_up, const float* d_out, std::int64_t width,
-                               float* d_gate_up, std::int64_t begin, std::int64_t end) {
+inline void silu_gate_backward(float* gate_up, float* d_out, std::int64_t width,
+                               std::int64_t begin, std::int64_t end) {
   const F16 one = splat16(1);
   for (std::int64_t r = begin; r < end; ++r) {
-    const float* gate = gate_up + r * 2 * width;
-    const float* up = gate + width;
-    const float* d = d_out + r * width;
-    float* d_gate = d_gate_up + r * 2 * width;
-    float* d_up = d_gate + width;
+    float* gate = gate_up + r * 2 * width;
+    float* up = gate + width;
+    float* d = d_out + r * width;
     for_blocks(width, [&](auto at) {
       const F16 g = at(gate), u = at(up), dy = at(d);
       const F16 s = sigmoid(g);
-      at.put(d_gate, dy * u * s * fma(g, one - s, one));
-      at.put(d_up, dy * g * s);
+      at.put(gate, dy * u * s * fma(g, one - s, one));
+      at.put(up, dy * g * s);
+      at.put(d, g * s * u);
     });
   }
 }

@@ -38,23 +38,28 @@ void for_k_blocks(const GemmKernels& kernels, std::int64_t k, Body&& body) {
   }
 }
 
-// Packs every panel; pack(k0, block, column, columns, padded columns, to).
+// Packs every panel, `run` elements of k at a time; pack(k0, elements, column, columns, padded
+// columns, to).
 template <class Pack>
-void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns, char* to,
-                 Pack&& pack) {
+void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns,
+                 std::int64_t run, char* to, Pack&& pack) {
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t total_padded = round_up(columns, kernels.width);
   parallel_ranges(
       (columns + panel - 1) / panel, k * panel, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t first = begin * panel; first < std::min(columns, end * panel);
-             first += panel) {
-          const std::int64_t count = std::min(panel, columns - first);
-          for_k_blocks(kernels, k,
-                       [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
-                         pack(k0, block, first, count, round_up(count, kernels.width),
-                              to + panel_offset(kernels, total_padded, k0, padded_block, first));
-                       });
-        }
+        const std::int64_t last = std::min(columns, end * panel);
+        for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t block,
+                                     std::int64_t padded_block) {
+          for (std::int64_t at = 0; at < block; at += run) {
+            for (std::int64_t first = begin * panel; first < last; first += panel) {
+              const std::int64_t count = std::min(panel, columns - first);
+              const std::int64_t padded = round_up(count, kernels.width);
+              pack(k0 + at, std::min(run, block - at), first, count, padded,
+                   to + panel_offset(kernels, total_padded, k0, padded_block, first) +
+                       at * padded * kernels.right_bytes);
+            }
+          }
+        });
       });
 }
 
@@ -276,10 +281,10 @@ Panels::Panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns)
     : kernels_(kernels), k_(k), columns_(columns), memory_(packed_bytes(kernels, k, columns)) {}
 
 void Panels::fill_transposed(const float* from) {
-  pack_panels(kernels_, k_, columns_, static_cast<char*>(memory_.data()),
-              [&](std::int64_t k0, std::int64_t block, std::int64_t first, std::int64_t count,
+  pack_panels(kernels_, k_, columns_, k_, static_cast<char*>(memory_.data()),
+              [&](std::int64_t k0, std::int64_t elements, std::int64_t first, std::int64_t count,
                   std::int64_t padded, char* to) {
-                kernels_.pack_right_transposed(from + first * k_ + k0, k_, block, count, padded,
+                kernels_.pack_right_transposed(from + first * k_ + k0, k_, elements, count, padded,
                                                to);
               });
 }
@@ -292,10 +297,10 @@ PanelView Panels::view(std::int64_t first, std::int64_t columns) const {
 PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from,
                        std::int64_t stride, std::int64_t k, std::int64_t columns) {
   char* data = static_cast<char*>(scratch_bytes(slot, packed_bytes(kernels, k, columns)));
-  pack_panels(kernels, k, columns, data,
-              [&](std::int64_t k0, std::int64_t block, std::int64_t first, std::int64_t count,
+  pack_panels(kernels, k, columns, 32, data,
+              [&](std::int64_t k0, std::int64_t elements, std::int64_t first, std::int64_t count,
                   std::int64_t padded, char* to) {
-                kernels.pack_right(from + k0 * stride + first, stride, block, count, padded, to);
+                kernels.pack_right(from + k0 * stride + first, stride, elements, count, padded, to);
               });
   return {data, k, round_up(columns, kernels.width), 0, columns};
 }

@@ -171,9 +171,10 @@ void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std
   }
 }
 
+// Steps [begin, end) of pack_left.
 template <class Operands>
-void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
-               void* to) {
+void pack_left_steps(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+                     std::int64_t begin, std::int64_t end, void* to) {
   using Left = typename Operands::Left;
   constexpr int kUnit = Operands::kUnit;
   // Two tiles fill a vector, where they do.
@@ -182,9 +183,11 @@ void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int6
   std::int64_t first = 0;
   if constexpr (kTogether == 2) {
     for (; first + kWidth <= rows; first += kWidth) {
-      Left* out = static_cast<Left*>(to) + first * steps;
-      for (std::int64_t step = 0; step < steps; ++step, out += kTileRows) {
+      Left* out = static_cast<Left*>(to) + first * steps + begin * kTileRows;
+      for (std::int64_t step = begin; step < end; ++step, out += kTileRows) {
         const float* low = from + step * kUnit * stride + first;
+        __builtin_prefetch(low + 4 * kWidth);
+        if constexpr (kUnit == 2) __builtin_prefetch(low + stride + 4 * kWidth);
         const auto both = words<Operands>(low, step * kUnit + 1 < k ? low + stride : nullptr);
         __builtin_memcpy(out, &both, sizeof both / 2);
         __builtin_memcpy(out + kTileRows * steps,
@@ -193,9 +196,9 @@ void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int6
     }
   }
   for (; first < rows; first += kTileRows) {
-    Left* out = static_cast<Left*>(to) + first * steps;
+    Left* out = static_cast<Left*>(to) + first * steps + begin * kTileRows;
     const int count = static_cast<int>(rows - first < kTileRows ? rows - first : kTileRows);
-    for (std::int64_t step = 0; step < steps; ++step, out += kTileRows) {
+    for (std::int64_t step = begin; step < end; ++step, out += kTileRows) {
       const float* low = from + step * kUnit * stride + first;
       const float* high = step * kUnit + 1 < k ? low + stride : nullptr;
       for (int i = 0; i < count; ++i) {
@@ -211,15 +214,31 @@ void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int6
 }
 
 template <class Operands>
+void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+               void* to) {
+  // A few lines of the source at a time, each read to its end.
+  constexpr std::int64_t kRun = 16;
+  const std::int64_t steps = (k + Operands::kUnit - 1) / Operands::kUnit;
+  for (std::int64_t begin = 0; begin < steps; begin += kRun) {
+    const std::int64_t end = begin + kRun < steps ? begin + kRun : steps;
+    pack_left_steps<Operands>(from, stride, k, rows, begin, end, to);
+  }
+}
+
+template <class Operands>
 void pack_right(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
                 std::int64_t padded, void* to) {
+  constexpr std::int64_t kAhead = 16;
   auto* out = static_cast<typename Operands::Right*>(to);
   for (std::int64_t i = 0; i < k;
        i += Operands::kUnit, from += Operands::kUnit * stride, out += padded) {
     const float* high = i + 1 < k ? from + stride : nullptr;
     std::int64_t j = 0;
-    for (; j + kWidth <= columns; j += kWidth)
+    for (; j + kWidth <= columns; j += kWidth) {
+      __builtin_prefetch(from + kAhead * stride + j);
+      if constexpr (Operands::kUnit == 2) __builtin_prefetch(from + (kAhead + 1) * stride + j);
       store(out + j, words<Operands>(from + j, second(high, j)));
+    }
     for (; j < columns; ++j) out[j] = word<Operands>(from + j, second(high, j));
     for (; j < padded; ++j) out[j] = 0;
   }
@@ -236,6 +255,8 @@ void pack_right_transposed(const float* from, std::int64_t stride, std::int64_t 
     const std::int64_t steps = (count + kUnit - 1) / kUnit;
     for (std::int64_t j = 0; j < columns; ++j) {
       const float* column = from + j * stride + first;
+      // As many streams as columns are more than the processor's own prefetching follows.
+      __builtin_prefetch(column + 4 * kLanes);
       if constexpr (kUnit == 1) {
         for (std::int64_t step = 0; step < steps; ++step) out[step * padded + j] = column[step];
       } else {

@@ -68,7 +68,13 @@ export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from 
 export type { LatencySummary } from "./network/latency.js";
 export type { RetryOptions } from "./network/retry.js";
 // Policies: models, tokenizers, decoding, objectives.
-export { type BatchTotals, batchTotals, type Tokens, type TrainingSequence } from "./policy/batch.js";
+export {
+  type BatchTotals,
+  batchTotals,
+  type Mask,
+  type Tokens,
+  type TrainingSequence,
+} from "./policy/batch.js";
 export { type ChatMessage, ChatTemplate, type RenderOptions } from "./policy/chat-template.js";
 export type { ModelFamily } from "./policy/config.js";
 export {
@@ -203,6 +209,7 @@ export {
   SupervisedTrainer,
 } from "./training/supervised.js";
 export {
+  type HintedOptions,
   type HintedScores,
   scoreHinted,
   scorePlain,

@@ -99,6 +99,8 @@ export interface ScoreOptions extends AbortOptions {
 export interface NativeScoreOptions extends Required<Omit<ScoreOptions, "signal">> {
   /** Per sequence: first token index to score, at least 1. */
   first: Int32Array;
+  /** Aligned with the packed tokens: 0 leaves a token out. Without it none is left out. */
+  mask?: Uint8Array;
 }
 
 /** Aligned with the packed tokens; 0 where not scored. */

@@ -8,6 +8,9 @@ export type { BatchTotals } from "../native/objective.js";
 /** Token ids, first to last. */
 export type Tokens = Int32Array | readonly number[];
 
+/** One entry per token; not 0: the token is meant. */
+export type Mask = Uint8Array | readonly number[];
+
 /**
  * One sequence of a training batch. Every column has one entry per token; an entry belongs to the token it stands at
  * (its log-prob is that of the token given those before it). Which columns are needed, the terms of the
@@ -18,9 +21,9 @@ export interface TrainingSequence {
   /** Prompt and everything after it. */
   tokens: Tokens;
   /** Not 0: the policy wrote this token. */
-  policyMask?: Uint8Array | readonly number[];
+  policyMask?: Mask;
   /** Not 0: a token of the HindSearch term. */
-  distillMask?: Uint8Array | readonly number[];
+  distillMask?: Mask;
   /** Of the distribution the token was drawn from. */
   oldLogProbs?: Float32Array | readonly number[];
   /** Of the frozen reference. */
@@ -148,6 +151,36 @@ export function packColumns(
   return columns;
 }
 
+/**
+ * Packs the masks of sequences to score; a sequence without one is scored whole.
+ *
+ * @returns `undefined` if no sequence has one.
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` if a mask is not as long as its tokens.
+ * @internal
+ */
+export function packMasks(
+  sequences: readonly { tokens: Tokens; mask?: Mask }[],
+  { offsets }: PackedSequences,
+): Uint8Array | undefined {
+  if (sequences.every(({ mask }) => mask === undefined)) return undefined;
+  const packed = new Uint8Array(offsets.at(-1) ?? 0).fill(1);
+  for (const [index, { tokens, mask }] of sequences.entries()) {
+    if (mask) packMask(mask, tokens.length, packed, offsets[index] as number, `mask of sequence ${index}`);
+  }
+  return packed;
+}
+
+function packMask(mask: Mask, length: number, packed: Uint8Array, start: number, name: string): void {
+  checkLength(mask, length, name);
+  // Not set(): that takes masks modulo 256.
+  for (let position = 0; position < length; position++)
+    packed[start + position] = mask[position] === 0 ? 0 : 1;
+}
+
+function checkLength(values: ArrayLike<number>, length: number, name: string): void {
+  if (values.length !== length) throw invalid(`${name} has ${values.length} entries for ${length} tokens`);
+}
+
 type FloatColumn = "oldLogProbs" | "referenceLogProbs" | "teacherLogProbs" | "advantages" | "weights";
 
 /** Missing columns are zeros in sequences that do not need them: those without a token in the term's mask. */
@@ -165,16 +198,10 @@ function pack<Column extends Uint8Array | Float32Array>(
       if (needed(sequence)) throw invalid(`sequence ${index} has no ${name}, which the objective needs`);
     } else if (typeof values === "number") {
       packed.fill(values, start, start + sequence.tokens.length);
-    } else if (values.length !== sequence.tokens.length) {
-      throw invalid(
-        `${name} of sequence ${index} has ${values.length} entries for ${sequence.tokens.length} tokens`,
-      );
     } else if (packed instanceof Uint8Array) {
-      // Not set(): that takes masks modulo 256.
-      for (let position = 0; position < values.length; position++) {
-        packed[start + position] = values[position] === 0 ? 0 : 1;
-      }
+      packMask(values as Mask, sequence.tokens.length, packed, start, `${name} of sequence ${index}`);
     } else {
+      checkLength(values, sequence.tokens.length, `${name} of sequence ${index}`);
       packed.set(values, start);
     }
   }

@@ -1,6 +1,6 @@
 import { callNative } from "../native/call.js";
 import type { NativeModel } from "../native/model.js";
-import { packColumns, packTokens, type TrainingSequence, toInt32Array, unpack } from "./batch.js";
+import { packColumns, packMasks, packTokens, type TrainingSequence, toInt32Array, unpack } from "./batch.js";
 import { nativeTerms, type Objective } from "./objective.js";
 import type {
   ForwardBackwardOptions,
@@ -24,9 +24,15 @@ export async function score(
     sequences.map((sequence) => sequence.first ?? 1),
     "first",
   );
+  const mask = packMasks(sequences, packed);
   const { temperature = 1, entropy = false, microBatchTokens = MICRO_BATCH_TOKENS, signal } = options;
   const { logProbs, entropies } = await callNative(
-    (cancellation) => native.score(packed, { temperature, first, entropy, microBatchTokens }, cancellation),
+    (cancellation) =>
+      native.score(
+        packed,
+        { temperature, first, ...(mask && { mask }), entropy, microBatchTokens },
+        cancellation,
+      ),
     signal,
   );
   const split = {

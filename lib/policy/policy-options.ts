@@ -1,7 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { StorageType } from "../native/model.js";
 import type { ObjectiveMetrics } from "../native/objective.js";
-import type { Tokens } from "./batch.js";
+import type { Mask, Tokens } from "./batch.js";
 import type { JsonObject } from "./json-file.js";
 
 export type { DecoderOptions } from "../native/decoder.js";
@@ -50,9 +50,14 @@ export interface SequenceToScore {
   tokens: Tokens;
   /** First token to score, at least 1: nothing predicts the first token of a sequence. @defaultValue 1 */
   first?: number;
+  /**
+   * One entry per token; 0 leaves out a token from `first` on. What is behind the last token wanted is not run at all,
+   * and the vocabulary head runs for wanted tokens alone. @defaultValue no token is left out
+   */
+  mask?: Mask;
 }
 
-/** One entry per token of the sequence; 0 before {@link SequenceToScore.first}. */
+/** One entry per token of the sequence; 0 where it is not scored. */
 export interface ScoredSequence {
   /** Natural logarithm of the probability of each token given those before it. */
   logProbs: Float32Array;

@@ -64,14 +64,11 @@ export class Teacher {
   }
 
   #scores(samples: readonly TrainingSample[], control: HintControl): Promise<HintedScores> {
-    const { maxTeacherTokens } = this.#settings;
-    return scoreHinted(
-      this.#policy,
-      hintsOf(samples, control),
-      this.#protocol,
-      maxTeacherTokens,
-      this.#options,
-    );
+    const { maxTeacherTokens, tokenScope: scope } = this.#settings;
+    return scoreHinted(this.#policy, hintsOf(samples, control), this.#protocol, maxTeacherTokens, {
+      ...this.#options,
+      scope,
+    });
   }
 
   #gap(scores: Iterable<[TrainingSample, Float32Array]>): Promise<GapHealth> {

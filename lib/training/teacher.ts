@@ -1,6 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { BoundProtocol } from "../agent/bound-protocol.js";
-import { Pacer } from "../agent/pacer.js";
+import { policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
+import { startPaced } from "../agent/pacer.js";
 import type { Trajectory } from "../agent/trajectory.js";
 import type { Policy } from "../policy/policy.js";
 import type { TrainingSample } from "./samples.js";
@@ -21,21 +22,30 @@ export interface HintedScores {
   overBudget: number;
 }
 
+/** Options of {@link scoreHinted}. */
+export interface HintedOptions extends TeacherOptions {
+  /** Tokens of the distillation term, which alone are scored. @defaultValue `"search"` */
+  scope?: TokenScope;
+}
+
 /**
  * Log-probs of trajectories under a model, in the context that they were sampled in.
  *
- * @returns Per trajectory one log-prob per token of `tokens`, inserted ones included.
+ * @returns Per trajectory one log-prob per token of `tokens`, 0 at those that were inserted.
  */
 export function scorePlain(
   model: Pick<Policy, "score">,
   trajectories: readonly Trajectory[],
   options: TeacherOptions,
 ): Promise<Float32Array[]> {
-  return scoreBehind(
-    model,
-    trajectories.map(({ promptTokens, tokens }) => ({ promptTokens, tokens })),
-    options,
+  const scored = startPaced(parts(trajectories), (part) =>
+    scorePart(
+      model,
+      part.map((trajectory) => ({ ...trajectory, mask: policyMask(trajectory) })),
+      options,
+    ),
   );
+  return scored.then((scores) => scores.flat());
 }
 
 /** Writes the reference's log-probs to the samples that have a reward. */
@@ -70,50 +80,66 @@ export async function scoreHinted(
   hints: ReadonlyMap<TrainingSample, string>,
   protocol: Pick<BoundProtocol, "promptTokens">,
   maxTokens: number,
-  options: TeacherOptions,
+  { scope = "search", ...options }: HintedOptions,
 ): Promise<HintedScores> {
-  const contexts: { sample: TrainingSample; promptTokens: Int32Array; tokens: Int32Array }[] = [];
-  const pacer = new Pacer();
-  for (const [sample, hint] of hints) {
-    const { question, tokens } = sample.trajectory;
-    contexts.push({ sample, promptTokens: protocol.promptTokens(question.question, hint), tokens });
-    await pacer.pause();
-  }
-  const fitting = contexts.filter(
-    ({ promptTokens, tokens }) => promptTokens.length + tokens.length <= maxTokens,
-  );
-  const scores = await scoreBehind(teacher, fitting, options);
-  return {
-    logProbs: new Map(fitting.map(({ sample }, i) => [sample, scores[i] as Float32Array])),
-    overBudget: contexts.length - fitting.length,
+  // The trajectories of a group have one question, and often one critique.
+  const prompts = new Map<string, Int32Array>();
+  const hintedPrompt = (question: string, hint: string) => {
+    const key = JSON.stringify([question, hint]);
+    const tokens = prompts.get(key) ?? protocol.promptTokens(question, hint);
+    prompts.set(key, tokens);
+    return tokens;
   };
+  // Prompts are encoded while the engine works on the part before.
+  const scored = await startPaced(parts([...hints]), async (part) => {
+    const contexts = part.map(([sample, hint]) => {
+      const { trajectory } = sample;
+      const promptTokens = hintedPrompt(trajectory.question.question, hint);
+      return { sample, promptTokens, tokens: trajectory.tokens, mask: scopeMask(trajectory, scope) };
+    });
+    const fitting = contexts.filter(
+      ({ promptTokens, tokens }) => promptTokens.length + tokens.length <= maxTokens,
+    );
+    const scores = await scorePart(teacher, fitting, options);
+    return fitting.map(({ sample }, i): [TrainingSample, Float32Array] => [
+      sample,
+      scores[i] as Float32Array,
+    ]);
+  });
+  const logProbs = new Map(scored.flat());
+  return { logProbs, overBudget: hints.size - logProbs.size };
 }
 
 /** Contexts that are laid out and scored in one call: they cost memory, and time on the event loop. */
 const PART_CONTEXTS = 32;
 
-/** Where nothing was written nothing is scored: such a prompt may fit no context. */
-async function scoreBehind(
+function parts<Item>(items: readonly Item[]): Item[][] {
+  const { length } = items;
+  return Array.from({ length: Math.ceil(length / PART_CONTEXTS) }, (_, i) =>
+    items.slice(i * PART_CONTEXTS, (i + 1) * PART_CONTEXTS),
+  );
+}
+
+/** Where nothing is wanted nothing is scored: such a prompt may fit no context. */
+async function scorePart(
   model: Pick<Policy, "score">,
-  contexts: readonly { promptTokens: Int32Array; tokens: Int32Array }[],
+  contexts: readonly { promptTokens: Int32Array; tokens: Int32Array; mask: Uint8Array }[],
   { temperature, microBatchTokens, signal }: TeacherOptions,
 ): Promise<Float32Array[]> {
   const options = { temperature, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal };
-  const scores: Float32Array[] = [];
-  for (let start = 0; start < contexts.length; start += PART_CONTEXTS) {
-    const part = contexts.slice(start, start + PART_CONTEXTS);
-    const written = part.filter(({ tokens }) => tokens.length > 0);
-    const sequences = written.map(({ promptTokens, tokens }) => {
-      const whole = new Int32Array(promptTokens.length + tokens.length);
-      whole.set(promptTokens);
-      whole.set(tokens, promptTokens.length);
-      return { tokens: whole, first: Math.max(1, promptTokens.length) };
-    });
-    const scored = (await model.score(sequences, options)).values();
-    for (const { promptTokens, tokens } of part) {
-      const logProbs = tokens.length > 0 ? scored.next().value?.logProbs : undefined;
-      scores.push(logProbs?.slice(promptTokens.length) ?? new Float32Array());
-    }
-  }
-  return scores;
+  const wanted = contexts.filter(({ mask }) => mask.includes(1));
+  const sequences = wanted.map(({ promptTokens, tokens, mask }) => {
+    const length = promptTokens.length + tokens.length;
+    const first = Math.max(1, promptTokens.length);
+    const whole = { tokens: new Int32Array(length), first, mask: new Uint8Array(length) };
+    whole.tokens.set(promptTokens);
+    whole.tokens.set(tokens, promptTokens.length);
+    whole.mask.set(mask, promptTokens.length);
+    return whole;
+  });
+  const scored = (sequences.length > 0 ? await model.score(sequences, options) : []).values();
+  return contexts.map(({ promptTokens, tokens, mask }) => {
+    const logProbs = mask.includes(1) ? scored.next().value?.logProbs : undefined;
+    return logProbs?.slice(promptTokens.length) ?? new Float32Array(tokens.length);
+  });
 }

@@ -144,6 +144,7 @@ ScoreOptions read_score_options(const Argument& argument) {
   ScoreOptions options;
   options.temperature = read_float(argument["temperature"], kMinTemperature, kMaxTemperature);
   for (const std::int32_t first : argument["first"].int32_array()) options.first.push_back(first);
+  if (const Argument mask = argument["mask"]; mask.given()) options.mask = mask.uint8_array();
   options.entropy = argument["entropy"].boolean();
   options.micro_batch_tokens = argument["microBatchTokens"].integer(1, kMaxInt32);
   return options;

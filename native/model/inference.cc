@@ -18,6 +18,12 @@ void check_options(const ScoreOptions& options, const PackedSequences& packed) {
                                             " entries, expected one per sequence, " +
                                             std::to_string(count));
   }
+  if (!options.mask.empty() && options.mask.size() != packed.tokens.size()) {
+    throw Error(code::kInvalidArgument, "score: the mask has " +
+                                            std::to_string(options.mask.size()) +
+                                            " entries, expected one per token, " +
+                                            std::to_string(packed.tokens.size()));
+  }
   for (std::size_t b = 0; b < count; ++b) {
     const std::int64_t length = packed.offsets[b + 1] - packed.offsets[b];
     if (options.first[b] < 1 || options.first[b] > length) {
@@ -77,18 +83,23 @@ ScoreResult Model::score(const PackedSequences& packed, const ScoreOptions& opti
   result.log_probs.resize(packed.tokens.size());
   if (options.entropy) result.entropies.resize(packed.tokens.size());
 
-  // Of the sequences with a token to score. The last token predicts nothing, so its row is left
-  // out.
+  const auto wanted = [&](std::int64_t sequence, std::int64_t position, std::int64_t token) {
+    return position >= options.first[static_cast<std::size_t>(sequence)] &&
+           (options.mask.empty() || options.mask[static_cast<std::size_t>(token)] != 0);
+  };
+  // Of the sequences with a token to score, the rows up to the one that predicts the last of them.
   std::vector<Prefix> prefixes;
   for (std::size_t b = 0; b < options.first.size(); ++b) {
-    const std::int64_t length = packed.offsets[b + 1] - packed.offsets[b];
-    if (options.first[b] == length) continue;
-    prefixes.push_back({static_cast<std::int64_t>(b), static_cast<std::int32_t>(length - 1)});
+    const auto sequence = static_cast<std::int64_t>(b);
+    const std::int64_t begin = packed.offsets[b];
+    std::int64_t rows = packed.offsets[b + 1] - begin - 1;
+    while (rows > 0 && !wanted(sequence, rows, begin + rows)) --rows;
+    if (rows > 0) prefixes.push_back({sequence, static_cast<std::int32_t>(rows)});
   }
   for (const std::span<const Prefix> part : micro_batches(prefixes, options.micro_batch_tokens)) {
     const Batch batch(packed, part);
     const ScoredTokens scored(packed, batch, [&](const SequenceToken& place) {
-      return place.position >= options.first[static_cast<std::size_t>(place.sequence)];
+      return wanted(place.sequence, place.position, place.token);
     });
     const Network network = s.network(batch.longest());
     const InferencePass pass(network, batch, "score", cancel);

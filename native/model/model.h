@@ -31,6 +31,9 @@ struct ScoreOptions {
   std::vector<std::int64_t> first;  // per sequence: first token index to score, 1 .. its length
   bool entropy = true;
   std::int64_t micro_batch_tokens = 4096;  // sequences are never cut; a longer one goes alone
+  // Per token of the batch, from `first` on: 0 leaves it out. Empty: none is left out. Rows behind
+  // the last token of a sequence that is wanted are not run, and the head sees wanted tokens alone.
+  std::vector<std::uint8_t> mask;
 };
 struct ScoreResult {             // aligned with PackedSequences::tokens; 0 where not scored
   std::vector<float> log_probs;  // log p(token t | tokens before it)

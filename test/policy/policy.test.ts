@@ -150,6 +150,30 @@ describe("scoring", () => {
     await expect(policy.score([{ tokens: 5 as never }])).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
   });
 
+  test("leaves out what a mask leaves out, and changes no other bit", async () => {
+    using policy = await smallPolicy();
+    const [whole] = await policy.score([{ tokens }], { entropy: true });
+    // The first token cannot be scored, whatever a mask says; 256 is not 0.
+    const mask = Array.from(tokens, (_, t) => (t % 5 === 0 && t < 20 ? 256 : 0));
+    const sequences = [
+      { tokens, mask, first: 6 },
+      { tokens },
+      { tokens, mask: new Uint8Array(tokens.length) },
+    ];
+    const [some, all, none] = await policy.score(sequences, { entropy: true });
+    const wanted = (t: number) => t >= 6 && mask[t] !== 0;
+    const expected = (values?: Float32Array) => values?.map((value, t) => (wanted(t) ? value : 0));
+    expect(some?.logProbs).toEqual(expected(whole?.logProbs));
+    expect(some?.entropies).toEqual(expected(whole?.entropies));
+    expect(some?.logProbs[10]).not.toBe(0);
+    expect(all).toEqual(whole);
+    expect(none?.logProbs.every((value) => value === 0)).toBe(true);
+    await expect(policy.score([{ tokens, mask: [1, 0] }])).rejects.toMatchObject({
+      code: "INVALID_ARGUMENT",
+      message: expect.stringContaining("mask of sequence 0 has 2 entries"),
+    });
+  });
+
   test("is softmax at the temperature given", async () => {
     using policy = await smallPolicy();
     const logits = await policy.logits(tokens);

@@ -77,7 +77,7 @@ class Pool {
   int threads() const { return threads_.load(std::memory_order_relaxed); }
   void set_threads(int threads) { threads_.store(threads, std::memory_order_relaxed); }
 
-  void run(std::int64_t tasks, const std::function<void(std::int64_t)>& body) {
+  void run(std::int64_t tasks, TaskBody body) {
     const std::lock_guard one_caller(caller_);
     const auto helpers = static_cast<std::uint64_t>(std::min<std::int64_t>(threads(), tasks) - 1);
     grow(helpers);
@@ -166,7 +166,7 @@ class Pool {
   std::mutex caller_;
   std::uint64_t workers_ = 0;
 
-  const std::function<void(std::int64_t)>* body_ = nullptr;
+  const TaskBody* body_ = nullptr;
   std::int64_t tasks_ = 0;
   alignas(64) std::atomic<std::uint64_t> state_{0};  // epoch, free places
   alignas(64) std::atomic<std::int64_t> next_{0};
@@ -197,7 +197,7 @@ void set_thread_count(int threads) {
   pool().set_threads(threads);
 }
 
-void parallel_for(std::int64_t tasks, const std::function<void(std::int64_t)>& body) {
+void parallel_for(std::int64_t tasks, TaskBody body) {
   if (tasks <= 1 || inside_body || pool().threads() == 1) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task);
     return;

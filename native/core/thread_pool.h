@@ -2,9 +2,27 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <type_traits>
 
 namespace hindsearch {
+
+// A reference to a callable `void(std::int64_t)`. Unlike std::function it never allocates: passes
+// of the decoder hand out thousands of small tasks.
+class TaskBody {
+ public:
+  template <class Body>
+  requires(!std::is_same_v<std::remove_cvref_t<Body>, TaskBody>)
+      TaskBody(Body&& body)  // NOLINT: a callable is a body
+      : object_(const_cast<void*>(static_cast<const void*>(&body))),
+        call_([](void* object, std::int64_t task) {
+          (*static_cast<std::remove_reference_t<Body>*>(object))(task);
+        }) {}
+  void operator()(std::int64_t task) const { call_(object_, task); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, std::int64_t);
+};
 
 // Threads in use, the caller counted in; default: the number of physical cores this process may
 // use.
@@ -16,6 +34,6 @@ void set_thread_count(int threads);
 // Tasks are handed out dynamically, so a body must write only what belongs to its task. The first
 // exception of any body is rethrown here. Must not be nested: called from inside a body it runs
 // serially. One caller at a time; others wait.
-void parallel_for(std::int64_t tasks, const std::function<void(std::int64_t)>& body);
+void parallel_for(std::int64_t tasks, TaskBody body);
 
 }  // namespace hindsearch

@@ -6,8 +6,8 @@
 namespace hindsearch {
 namespace {
 
-// d_x += gradient through rms_norm and the linear layer [N, C] behind it, whose output's gradient is
-// d_y[R, N]. `x` is the norm's input.
+// d_x += gradient through rms_norm and the linear layer [N, C] behind it, whose output's gradient
+// is d_y[R, N]. `x` is the norm's input.
 void normed_linear_backward(const Network& network, std::int64_t rows, const float* x,
                             const float* inv_rms, std::int64_t norm_at, const float* d_y,
                             std::int64_t n, std::int64_t weight_at, float* d_bias,
@@ -51,7 +51,8 @@ void heads_backward(const Network& network, const PassRows& pass, std::int32_t l
 
   // The pages have been used by other layers since.
   backend.write_kv(heads.k, heads.v, pass.sequences, pass.pages, pass.page_layer(l));
-  if (config.qk_norm) backend.zero(scratch.d_qkv, rows * network.qkv_width());  // rms_norm_backward adds
+  if (config.qk_norm)
+    backend.zero(scratch.d_qkv, rows * network.qkv_width());  // rms_norm_backward adds
   backend.attention_backward(heads.q, pass.sequences, pass.pages, pass.page_layer(l),
                              1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
                              tape.statistics, scratch.d_attention, d_heads.q, d_heads.k, d_heads.v);
@@ -77,13 +78,12 @@ void attention_backward(const Network& network, const PassRows& pass, std::int32
   const std::int64_t query = network.query_width();
   backend.linear_backward_weight(d_x, tape.attention, rows, hidden, query, gradients + at.o,
                                  nullptr);
-  backend.linear_backward_input(d_x, rows, network.weight(at.o), hidden, query,
-                                scratch.d_attention, false);
+  backend.linear_backward_input(d_x, rows, network.weight(at.o), hidden, query, scratch.d_attention,
+                                false);
   heads_backward(network, pass, l, tape, scratch, gradients);
-  normed_linear_backward(network, rows, x, tape.attention_inv_rms, at.input_norm, scratch.d_qkv,
-                         network.qkv_width(), at.qkv,
-                         network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x,
-                         gradients);
+  normed_linear_backward(
+      network, rows, x, tape.attention_inv_rms, at.input_norm, scratch.d_qkv, network.qkv_width(),
+      at.qkv, network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x, gradients);
 }
 
 }  // namespace

@@ -19,10 +19,9 @@ void check_options(const ScoreOptions& options, const PackedSequences& packed) {
                                             std::to_string(count));
   }
   if (!options.mask.empty() && options.mask.size() != packed.tokens.size()) {
-    throw Error(code::kInvalidArgument, "score: the mask has " +
-                                            std::to_string(options.mask.size()) +
-                                            " entries, expected one per token, " +
-                                            std::to_string(packed.tokens.size()));
+    throw Error(code::kInvalidArgument,
+                "score: the mask has " + std::to_string(options.mask.size()) +
+                    " entries, expected one per token, " + std::to_string(packed.tokens.size()));
   }
   for (std::size_t b = 0; b < count; ++b) {
     const std::int64_t length = packed.offsets[b + 1] - packed.offsets[b];
@@ -38,7 +37,7 @@ void check_options(const ScoreOptions& options, const PackedSequences& packed) {
 void check_cached_rows(const ModelConfig& config, std::span<const Token> tokens,
                        std::span<const std::int32_t> positions,
                        std::span<const SequenceRows> sequences,
-                       std::span<const std::int64_t> logit_rows) {
+                       std::span<const std::int32_t> logit_rows) {
   const auto refuse = [](const std::string& message) {
     throw Error(code::kInvalidArgument, "forward_cached: " + message);
   };
@@ -67,7 +66,7 @@ void check_cached_rows(const ModelConfig& config, std::span<const Token> tokens,
   }
   if (next != rows)
     refuse("sequences have " + std::to_string(next) + " rows, tokens " + std::to_string(rows));
-  for (const std::int64_t row : logit_rows) {
+  for (const std::int32_t row : logit_rows) {
     if (row < 0 || row >= rows) refuse("logit row " + std::to_string(row) + " does not exist");
   }
 }
@@ -143,7 +142,7 @@ std::vector<float> Model::logits(const PackedSequences& packed) {
 
 void Model::forward_cached(std::span<const Token> tokens, std::span<const std::int32_t> positions,
                            std::span<const SequenceRows> sequences, const KvPages& pages,
-                           std::span<const std::int64_t> logit_rows, float* logits) {
+                           std::span<const std::int32_t> logit_rows, float* logits) {
   State& s = *state_;
   check_cached_rows(s.config, tokens, positions, sequences, logit_rows);
   if (tokens.empty()) return;
@@ -167,10 +166,9 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
     layer_forward(network, pass, l, work.x, work.x, *work.tape, *work.scratch);
   }
   if (logit_rows.empty()) return;
-  const std::vector<Token> wanted(logit_rows.begin(), logit_rows.end());
-  gather_normed(network, work.x, wanted, work.hidden, work.hidden, nullptr);
-  s.backend->head_logits(work.hidden, static_cast<std::int64_t>(wanted.size()), *s.weights->head,
-                         logits);
+  gather_normed(network, work.x, logit_rows, work.hidden, work.hidden, nullptr);
+  s.backend->head_logits(work.hidden, static_cast<std::int64_t>(logit_rows.size()),
+                         *s.weights->head, logits);
 }
 
 }  // namespace hindsearch

@@ -33,7 +33,7 @@ struct ScoreOptions {
   std::int64_t micro_batch_tokens = 4096;  // sequences are never cut; a longer one goes alone
   // Per token of the batch, from `first` on: 0 leaves it out. Empty: none is left out. Rows behind
   // the last token of a sequence that is wanted are not run, and the head sees wanted tokens alone.
-  std::vector<std::uint8_t> mask;
+  std::vector<std::uint8_t> mask = {};
 };
 struct ScoreResult {             // aligned with PackedSequences::tokens; 0 where not scored
   std::vector<float> log_probs;  // log p(token t | tokens before it)
@@ -96,7 +96,7 @@ class Model {
   // numbers) in logits [logit_rows.size(), V], on the device; V = config().token_limit.
   void forward_cached(std::span<const Token> tokens, std::span<const std::int32_t> positions,
                       std::span<const SequenceRows> sequences, const KvPages& pages,
-                      std::span<const std::int64_t> logit_rows, float* logits);
+                      std::span<const std::int32_t> logit_rows, float* logits);
 
   // Reads one tensor, as f32 (for tests and tools).
   std::vector<float> weight(const std::string& name) const;

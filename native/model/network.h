@@ -45,9 +45,9 @@ struct PassRows {
 
 enum class Purpose { inference, backward };
 
-// Intermediate results of one layer, of which backward keeps one per layer. What it can compute again
-// at next to no cost, the norms and the MLP's activation, is not among them. For inference those that
-// backward alone needs are absent (null).
+// Intermediate results of one layer, of which backward keeps one per layer. What it can compute
+// again at next to no cost, the norms and the MLP's activation, is not among them. For inference
+// those that backward alone needs are absent (null).
 class LayerTape {
  public:
   LayerTape(const Network& network, std::int64_t rows, Purpose purpose);
@@ -70,8 +70,8 @@ class LayerTape {
   Slab slab_;
 };
 
-// What all layers use in turn. A place holds a result in the forward, and in the backward the result
-// or its gradient.
+// What all layers use in turn. A place holds a result in the forward, and in the backward the
+// result or its gradient.
 class LayerScratch {
  public:
   LayerScratch(const Network& network, std::int64_t rows, Purpose purpose);

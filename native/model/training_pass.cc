@@ -15,8 +15,7 @@ TrainingPass::TrainingPass(const Network& network, const Batch& batch, bool chec
   slab_.allocate(network.backend);
   network.backend.zero(d_x_, batch.rows() * config.hidden);
   for (std::int32_t l = 0; l < (checkpoint_ ? 1 : config.layers); ++l) {
-    tapes_.push_back(
-        std::make_unique<LayerTape>(network, batch.rows(), Purpose::backward));
+    tapes_.push_back(std::make_unique<LayerTape>(network, batch.rows(), Purpose::backward));
   }
   pass_ = {batch.tokens, batch.positions, batch.sequences, pages};
 }

@@ -236,7 +236,7 @@ void Scheduler::append_rows(DecodeBatch& batch, Sequence& sequence, std::int32_t
     pool_.claim(sequence.pages[static_cast<std::size_t>(i)]);
   }
   if (end == sequence.size() && sequence.decodes()) {
-    batch.logit_rows.push_back(static_cast<std::int64_t>(batch.tokens.size()) - 1);
+    batch.logit_rows.push_back(static_cast<std::int32_t>(batch.tokens.size()) - 1);
     batch.sampled.push_back(&sequence);
   }
 }

@@ -25,7 +25,7 @@ struct DecodeBatch {
   std::vector<std::int32_t> positions;   // [R]
   std::vector<SequenceRows> rows;        // [B]
   std::vector<Sequence*> sequences;      // [B]
-  std::vector<std::int64_t> logit_rows;  // of the sequences that get a token
+  std::vector<std::int32_t> logit_rows;  // of the sequences that get a token
   std::vector<Sequence*> sampled;        // those sequences
 
   void clear();

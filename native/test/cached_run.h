@@ -40,7 +40,7 @@ class CachedRun {
       for (std::int32_t p = 0; p < n; ++p) positions.push_back(past + p);
       past += n;
     }
-    std::vector<std::int64_t> wanted(packed.size());
+    std::vector<std::int32_t> wanted(packed.size());
     std::iota(wanted.begin(), wanted.end(), 0);
     auto logits = model_.backend().allocate(static_cast<std::int64_t>(packed.size()) *
                                             model_.config().token_limit);

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <vector>
+#include <span>
 
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
@@ -17,18 +17,23 @@ struct Part {
   std::int32_t count;
 };
 
-// Long sequences are cut so that threads finish together; short ones are one part a head.
-std::vector<Part> split(std::span<const SequenceRows> sequences, std::int32_t heads) {
+// Long sequences are cut so that threads finish together; short ones are one part a head. In the
+// calling thread's Slot::parts.
+std::span<const Part> split(std::span<const SequenceRows> sequences, std::int32_t heads) {
   constexpr std::int32_t kRows = 64;
-  std::vector<Part> parts;
+  std::int64_t count = 0;
+  for (const SequenceRows& s : sequences)
+    count += std::int64_t{heads} * ((s.rows + kRows - 1) / kRows);
+  Part* const parts = scratch<Part>(Slot::parts, count);
+  Part* next = parts;
   for (const SequenceRows& sequence : sequences) {
     for (std::int32_t head = 0; head < heads; ++head) {
       for (std::int32_t first = 0; first < sequence.rows; first += kRows) {
-        parts.push_back({&sequence, head, first, std::min(kRows, sequence.rows - first)});
+        *next++ = {&sequence, head, first, std::min(kRows, sequence.rows - first)};
       }
     }
   }
-  return parts;
+  return {parts, static_cast<std::size_t>(count)};
 }
 
 std::int64_t total_scores(std::span<const SequenceRows> sequences) {
@@ -70,7 +75,7 @@ void attention(const RowKernels& kernels, const ConstHeadsView& queries,
                float scale, float* out, float* statistics) {
   const std::int64_t heads = queries.heads, width = queries.width;
   const std::int64_t group = heads / pages.heads;
-  const std::vector<Part> parts = split(sequences, pages.heads);
+  const std::span<const Part> parts = split(sequences, pages.heads);
   const auto run = [&](std::int64_t index) {
     const Part& part = parts[static_cast<std::size_t>(index)];
     const SequenceRows& sequence = *part.sequence;

@@ -41,25 +41,25 @@ void for_k_blocks(const GemmKernels& kernels, std::int64_t k, Body&& body) {
 // Packs every panel, `run` elements of k at a time; pack(k0, elements, column, columns, padded
 // columns, to).
 template <class Pack>
-void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns,
-                 std::int64_t run, char* to, Pack&& pack) {
+void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns, std::int64_t run,
+                 char* to, Pack&& pack) {
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t total_padded = round_up(columns, kernels.width);
   parallel_ranges(
       (columns + panel - 1) / panel, k * panel, [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t last = std::min(columns, end * panel);
-        for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t block,
-                                     std::int64_t padded_block) {
-          for (std::int64_t at = 0; at < block; at += run) {
-            for (std::int64_t first = begin * panel; first < last; first += panel) {
-              const std::int64_t count = std::min(panel, columns - first);
-              const std::int64_t padded = round_up(count, kernels.width);
-              pack(k0 + at, std::min(run, block - at), first, count, padded,
-                   to + panel_offset(kernels, total_padded, k0, padded_block, first) +
-                       at * padded * kernels.right_bytes);
-            }
-          }
-        });
+        for_k_blocks(kernels, k,
+                     [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
+                       for (std::int64_t at = 0; at < block; at += run) {
+                         for (std::int64_t first = begin * panel; first < last; first += panel) {
+                           const std::int64_t count = std::min(panel, columns - first);
+                           const std::int64_t padded = round_up(count, kernels.width);
+                           pack(k0 + at, std::min(run, block - at), first, count, padded,
+                                to + panel_offset(kernels, total_padded, k0, padded_block, first) +
+                                    at * padded * kernels.right_bytes);
+                         }
+                       }
+                     });
       });
 }
 
@@ -118,20 +118,18 @@ class SharedLeft {
     parallel_for(parts, [&](std::int64_t part) {
       const std::int64_t begin = tiles * part / parts * kernels.tile_rows;
       const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
-      for_k_blocks(kernels, k,
-                   [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
-                     convert_left(kernels, a, first + begin, end - begin, k0, block,
-                                  to + offset(k0, begin, padded_block));
-                   });
+      for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
+        convert_left(kernels, a, first + begin, end - begin, k0, block,
+                     to + offset(k0, begin, padded_block));
+      });
     });
   }
 
   // Of A's row `row`, a multiple of tile_rows behind the first, and the k block at k0.
   Left block(std::int64_t row, std::int64_t k0, std::int64_t block) const {
     if (data_) {
-      return converted_left(kernels_, a_,
-                            data_ + offset(k0, row - first_, round_up(block, kernels_.unit)),
-                            block);
+      return converted_left(
+          kernels_, a_, data_ + offset(k0, row - first_, round_up(block, kernels_.unit)), block);
     }
     return left_in_place(kernels_, a_, row, k0);
   }
@@ -172,11 +170,10 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
     // What comes after the last panel of this block of k.
     const std::int64_t next_k0 = k0 + block;
     const char* const after =
-        next_k0 < b.k ? panel_at(next_k0,
-                                 round_up(std::min(kernels.k_block, b.k - next_k0), kernels.unit),
-                                 task.first)
-                      : panel_at(0, round_up(std::min(kernels.k_block, b.k), kernels.unit),
-                                 task.next);
+        next_k0 < b.k
+            ? panel_at(next_k0, round_up(std::min(kernels.k_block, b.k - next_k0), kernels.unit),
+                       task.first)
+            : panel_at(0, round_up(std::min(kernels.k_block, b.k), kernels.unit), task.next);
     for (std::int64_t column = task.first; column < task.last; column += panel) {
       const std::int64_t count = std::min(panel, b.columns - column);
       const std::int64_t vectors = (count + kernels.width - 1) / kernels.width;
@@ -240,10 +237,9 @@ void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b
   // The last tasks leave threads idle, so there are many of them; but not so many that handing them
   // out takes time.
   const std::int64_t worth = kTaskSize / (row_block * panel * b.k);
-  const std::int64_t chunk =
-      std::clamp<std::int64_t>(std::max(panels * row_blocks / (4 * enough),
-                                        std::min(worth, panels * row_blocks / enough)),
-                               1, 16);
+  const std::int64_t chunk = std::clamp<std::int64_t>(
+      std::max(panels * row_blocks / (4 * enough), std::min(worth, panels * row_blocks / enough)),
+      1, 16);
   // Few panels that cannot be dealt out evenly: those left over are divided by rows instead.
   const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
   const bool few = chunk == 1 && row_blocks == 1 && panels > threads;
@@ -312,8 +308,8 @@ void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOp
     const std::int64_t count = std::min(kRowBlock, rows - row);
     const auto left_of = [&](std::int64_t k0, std::int64_t block) {
       if (!kernels.convert_rows) return left_in_place(kernels, a, row, k0);
-      const std::int64_t bytes = round_up(count, kernels.tile_rows) *
-                                 round_up(block, kernels.unit) * kernels.left_bytes;
+      const std::int64_t bytes =
+          round_up(count, kernels.tile_rows) * round_up(block, kernels.unit) * kernels.left_bytes;
       char* const to = scratch<char>(Slot::left, bytes);
       convert_left(kernels, a, row, count, k0, block, to);
       return converted_left(kernels, a, to, block);

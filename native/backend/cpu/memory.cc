@@ -1,7 +1,8 @@
 #include "native/backend/cpu/memory.h"
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <bit>
 #include <limits>
 #include <new>
 #include <string>
@@ -17,7 +18,10 @@ namespace hindsearch::cpu {
 namespace {
 
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kLeastBytes = std::size_t{64} << 10, kExactBytes = std::size_t{1} << 20;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t alignment_of(std::size_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : kLine; }
 
 }  // namespace
 
@@ -33,8 +37,9 @@ std::size_t byte_size(std::int64_t count, std::size_t size) {
 
 AlignedBytes::AlignedBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kLine;
-  data_ = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  const std::size_t alignment = alignment_of(bytes);
+  data_ = ::operator new ((bytes + alignment - 1) / alignment * alignment,
+                          std::align_val_t{alignment}, std::nothrow);
   if (!data_) {
     throw Error(code::kOutOfMemory, "no memory for " + std::to_string(bytes) +
                                         " bytes; use a smaller model, batch or cache");
@@ -52,7 +57,7 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
   std::swap(size_, other.size_);
   return *this;
 }
-AlignedBytes::~AlignedBytes() { std::free(data_); }
+AlignedBytes::~AlignedBytes() { ::operator delete (data_, std::align_val_t{alignment_of(size_)}); }
 
 std::shared_ptr<BlockCache> BlockCache::shared() {
   // Leaked on purpose: the engine's thread may still drop a backend while the process exits.
@@ -113,7 +118,9 @@ void* scratch_bytes(Slot slot, std::size_t bytes) {
   AlignedBytes& memory = slots[static_cast<std::size_t>(slot)];
   if (memory.size() < bytes) {
     memory = AlignedBytes();  // first free, then allocate: the contents are not kept
-    memory = AlignedBytes(bytes);
+    // What grows with a sequence must not be allocated anew for every token.
+    memory =
+        AlignedBytes(bytes < kExactBytes ? std::bit_ceil(std::max(bytes, kLeastBytes)) : bytes);
   }
   return memory.data();
 }

@@ -150,8 +150,8 @@ inline void silu_gate(const float* gate_up, std::int64_t width, float* out, std:
   }
 }
 
-inline void silu_gate_backward(float* gate_up, float* d_out, std::int64_t width,
-                               std::int64_t begin, std::int64_t end) {
+inline void silu_gate_backward(float* gate_up, float* d_out, std::int64_t width, std::int64_t begin,
+                               std::int64_t end) {
   const F16 one = splat16(1);
   for (std::int64_t r = begin; r < end; ++r) {
     float* gate = gate_up + r * 2 * width;

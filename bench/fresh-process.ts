@@ -40,7 +40,7 @@ export function inFreshProcess<Task, Result>(
     });
     child.on("error", reject);
     child.on("close", (code, killed) => {
-      if (answer && "result" in answer) resolve(answer as { result: Result; peakMemory: number });
+      if (answer && "peakMemory" in answer) resolve(answer as { result: Result; peakMemory: number });
       else reject(new Error(`${module.pathname}: ${answer?.error ?? `no result (${killed ?? code})`}`));
     });
     child.send({ module: module.href, task, threads } satisfies Work);

@@ -21,6 +21,9 @@ import { findPeers } from "./peers/peers.js";
 import { settingLine, textTable } from "./report.js";
 import { ROWS } from "./rows/rows.js";
 
+/** Load average of a machine that does nothing else. */
+const QUIET = 0.5;
+
 await runCommand(async (signal) => {
   const options = readOptions();
   const threads = options.threads ?? engine.threads;
@@ -32,6 +35,9 @@ await runCommand(async (signal) => {
   const [machine] = await runNative<Machine>("machine_bench", [], { threads, signal });
   const setting = describe(machine as Machine, threads, rounds);
   console.error(settingLine(setting));
+  const [load = 0] = setting.load.start;
+  if (load > QUIET)
+    console.error(`The load is ${load.toFixed(1)}: other work takes part in what is measured.`);
 
   const figures: Figure[] = [];
   for (const row of ROWS.filter(({ name }) => options.rows.includes(name))) {

@@ -139,6 +139,7 @@ function figuresOf(type: Type, cells: readonly Cell[]): Figure[] {
       atLeast(82, "% of peak at every shape", Math.min(...peaks)),
       atLeast(1, `x ${ONE_DNN} on average`, compared.length > 0 ? mean(compared) : undefined),
     ],
+    details: { worst: [...many].sort((a, b) => a.peak - b.peak).slice(0, 5) },
   });
   return figures;
 }

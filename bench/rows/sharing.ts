@@ -20,6 +20,7 @@ export const sharing: Row = {
     const pages = fullPages + group * ownPages;
     // To draw its first token, every sequence needs the logits of the prompt's last token.
     const once = prompt + group - 1;
+    const taken = result.promptTokens + result.repeatedTokens;
     return [
       {
         row: "sharing",

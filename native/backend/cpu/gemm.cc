@@ -17,52 +17,6 @@ constexpr std::int64_t kWorthSharing = 1 << 15;
 constexpr std::int64_t kTaskSize = 1 << 20;
 constexpr std::int64_t kMaxPanel = 16 * kMaxTileVectors;
 
-std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
-
-std::int64_t panel_columns(const GemmKernels& kernels) {
-  return std::int64_t{kernels.tile_vectors} * kernels.width;
-}
-
-// Where panel `first` of the k block at `k0` lies, in bytes. Blocks before it are full, hence even.
-std::int64_t panel_offset(const GemmKernels& kernels, std::int64_t total_padded, std::int64_t k0,
-                          std::int64_t padded_block, std::int64_t first) {
-  return (k0 * total_padded + first * padded_block) * kernels.right_bytes;
-}
-
-// Runs body(k0, block, padded block) for each block of k.
-template <class Body>
-void for_k_blocks(const GemmKernels& kernels, std::int64_t k, Body&& body) {
-  for (std::int64_t k0 = 0; k0 < k; k0 += kernels.k_block) {
-    const std::int64_t block = std::min(kernels.k_block, k - k0);
-    body(k0, block, round_up(block, kernels.unit));
-  }
-}
-
-// Packs every panel, `run` elements of k at a time; pack(k0, elements, column, columns, padded
-// columns, to).
-template <class Pack>
-void pack_panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns, std::int64_t run,
-                 char* to, Pack&& pack) {
-  const std::int64_t panel = panel_columns(kernels);
-  const std::int64_t total_padded = round_up(columns, kernels.width);
-  parallel_ranges(
-      (columns + panel - 1) / panel, k * panel, [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t last = std::min(columns, end * panel);
-        for_k_blocks(kernels, k,
-                     [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
-                       for (std::int64_t at = 0; at < block; at += run) {
-                         for (std::int64_t first = begin * panel; first < last; first += panel) {
-                           const std::int64_t count = std::min(panel, columns - first);
-                           const std::int64_t padded = round_up(count, kernels.width);
-                           pack(k0 + at, std::min(run, block - at), first, count, padded,
-                                to + panel_offset(kernels, total_padded, k0, padded_block, first) +
-                                    at * padded * kernels.right_bytes);
-                         }
-                       }
-                     });
-      });
-}
-
 // One k block of A in the form the tiles read.
 struct Left {
   const char* data;
@@ -266,40 +220,6 @@ void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b
 }
 
 }  // namespace
-
-std::size_t packed_bytes(const GemmKernels& kernels, std::int64_t k, std::int64_t columns) {
-  const std::size_t column_bytes =
-      byte_size(round_up(k, kernels.unit), static_cast<std::size_t>(kernels.right_bytes));
-  return byte_size(round_up(columns, kernels.width), column_bytes);
-}
-
-Panels::Panels(const GemmKernels& kernels, std::int64_t k, std::int64_t columns)
-    : kernels_(kernels), k_(k), columns_(columns), memory_(packed_bytes(kernels, k, columns)) {}
-
-void Panels::fill_transposed(const float* from) {
-  pack_panels(kernels_, k_, columns_, k_, static_cast<char*>(memory_.data()),
-              [&](std::int64_t k0, std::int64_t elements, std::int64_t first, std::int64_t count,
-                  std::int64_t padded, char* to) {
-                kernels_.pack_right_transposed(from + first * k_ + k0, k_, elements, count, padded,
-                                               to);
-              });
-}
-
-PanelView Panels::view(std::int64_t first, std::int64_t columns) const {
-  return {static_cast<const char*>(memory_.data()), k_, round_up(columns_, kernels_.width), first,
-          columns};
-}
-
-PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from,
-                       std::int64_t stride, std::int64_t k, std::int64_t columns) {
-  char* data = static_cast<char*>(scratch_bytes(slot, packed_bytes(kernels, k, columns)));
-  pack_panels(kernels, k, columns, 32, data,
-              [&](std::int64_t k0, std::int64_t elements, std::int64_t first, std::int64_t count,
-                  std::int64_t padded, char* to) {
-                kernels.pack_right(from + k0 * stride + first, stride, elements, count, padded, to);
-              });
-  return {data, k, round_up(columns, kernels.width), 0, columns};
-}
 
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
                      const PanelView& b, const float* bias, float* c, std::int64_t c_stride,

@@ -139,9 +139,12 @@ TEST(a_row_does_not_depend_on_its_batch) {
   });
 }
 
-TEST(products_do_not_depend_on_threads) {
-  for_backends([](Backend& backend) {
-    const Shape s = kLarge;
+// Also panels that do not come out even between threads, the last of them a part, and rows that are
+// converted in several goes.
+constexpr Shape kDivided[] = {kLarge, {64, 250, 600}, {40, 130, 900}, {700, 130, 2300}};
+
+void check_threads(const Shape& s) {
+  for_backends([&](Backend& backend) {
     const auto rows = static_cast<std::int64_t>(s.rows), n = static_cast<std::int64_t>(s.n),
                k = static_cast<std::int64_t>(s.k);
     const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2),
@@ -158,6 +161,10 @@ TEST(products_do_not_depend_on_threads) {
       for (std::size_t i = 0; i < result.size(); ++i) CHECK(same_bits(result[i], first[i]));
     }
   });
+}
+
+TEST(products_do_not_depend_on_threads) {
+  for (const Shape& shape : kDivided) check_threads(shape);
 }
 
 TEST(f32_products_are_the_same_with_every_fused_instruction_set) {

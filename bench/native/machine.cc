@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       R"({"instructionSet": "%s", "threads": %d, "f32": %.4g, "bf16": %.4g, "memory": %.4g, )"
       R"("cache": %.4g, "cacheBytes": %zu})"
       "\n",
-      instruction_set(), thread_count(), register_peak(ComputeType::f32),
-      register_peak(ComputeType::bf16), Reader(kMemoryBytes).bytes_per_second(),
+      instruction_set(), thread_count(), register_peak(ComputeType::f32, 0.3),
+      register_peak(ComputeType::bf16, 0.3), Reader(kMemoryBytes).bytes_per_second(),
       Reader(cache / 3).bytes_per_second(), cache);
 }

@@ -157,11 +157,11 @@ std::size_t cache_bytes(int index) {
 
 }  // namespace
 
-double register_peak(ComputeType compute) {
+double register_peak(ComputeType compute, double seconds) {
   const Burn work = burn(compute);
   const int threads = thread_count();
   const auto body = [&](int) { parallel_for(threads, [&](std::int64_t) { work.run(); }); };
-  return threads * work.flop / time_calls(body, 0.05, 10).fast;
+  return threads * work.flop / time_calls(body, seconds, 10).fast;
 }
 
 Reader::Reader(std::size_t bytes)

@@ -12,7 +12,7 @@ namespace hindsearch {
 
 // Flop a second of multiply-adds that touch registers alone, in the instruction set in use. For
 // bf16 without an instruction that multiplies it: that of f32, which such a machine widens to.
-double register_peak(ComputeType compute);
+double register_peak(ComputeType compute, double seconds = 0.05);
 
 // Reads a buffer of its own, `bytes` large (rounded down to 2 MiB), on all threads.
 class Reader {

@@ -20,10 +20,14 @@ export const LLAMA = "llama.cpp";
 export const NODE_LLAMA = "node-llama-cpp";
 
 /** Decoding by llama-batched-bench: a shared prompt, keys and values in f16, no sampling. */
-export function llamaDecode(bench: Bench, { model, batches, prompt, newTokens }: DecodeTask): Contender[] {
+export function llamaDecode(
+  bench: Bench,
+  { model, batches, prompt, newTokens, repeats }: DecodeTask,
+): Contender[] {
   const { llama } = bench.peers;
   if (llama === undefined) return [];
   const context = Math.max(...batches) * (prompt + newTokens + 64);
+  const repeated = batches.flatMap((batch) => Array.from({ length: repeats }, () => batch));
   return [
     {
       name: LLAMA,
@@ -33,10 +37,11 @@ export function llamaDecode(bench: Bench, { model, batches, prompt, newTokens }:
           join(llama, "llama-batched-bench"),
           [
             ...["-m", await modelFile(bench, model), "-c", context, "-b", 2048, "-ub", 512, "-pps"],
-            ...["-npp", prompt, "-ntg", newTokens, "-npl", batches.join(","), "--output-format", "jsonl"],
+            ...["-npp", prompt, "-ntg", newTokens, "-npl", repeated.join(","), "--output-format", "jsonl"],
           ],
         );
-        return Object.fromEntries(lines.map(({ pl, speed_tg }) => [`batch ${pl}`, speed_tg]));
+        const of = (batch: number) => lines.filter(({ pl }) => pl === batch).map(({ speed_tg }) => speed_tg);
+        return Object.fromEntries(batches.map((batch) => [`batch ${batch}`, median(of(batch))]));
       },
     },
   ];

@@ -2,7 +2,7 @@
 import { Policy } from "hindsearch";
 import type { Type } from "../limits.js";
 import { configOf, MODELS, type ModelShape, someTokens } from "../models.js";
-import type { Sample } from "../rounds.js";
+import { median, type Sample } from "../rounds.js";
 
 /** What to decode. */
 export interface DecodeTask {
@@ -11,10 +11,22 @@ export interface DecodeTask {
   batches: readonly number[];
   prompt: number;
   newTokens: number;
+  /** Times each batch size is measured. */
+  repeats: number;
 }
 
-/** Tokens a second by batch size, after a prompt that all sequences share; sampling is counted, the prompt is not. */
-export async function work({ model, compute, batches, prompt, newTokens }: DecodeTask): Promise<Sample> {
+/**
+ * Tokens a second by batch size, after a prompt that all sequences share: median of the repeats. Sampling is counted,
+ * the prompt is not.
+ */
+export async function work({
+  model,
+  compute,
+  batches,
+  prompt,
+  newTokens,
+  repeats,
+}: DecodeTask): Promise<Sample> {
   const shape = MODELS[model];
   using policy = await Policy.initialize({ config: configOf(shape), compute, seed: 1 });
   const rates: Record<string, number> = {};
@@ -39,9 +51,13 @@ export async function work({ model, compute, batches, prompt, newTokens }: Decod
       return tokens;
     };
     await decode(1, 4);
-    const started = performance.now();
-    const tokens = await decode(2, newTokens);
-    rates[`batch ${batch}`] = (1e3 * tokens) / (performance.now() - started);
+    const samples: number[] = [];
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      const started = performance.now();
+      const tokens = await decode(2 + repeat, newTokens);
+      samples.push((1e3 * tokens) / (performance.now() - started));
+    }
+    rates[`batch ${batch}`] = median(samples);
   }
   return rates;
 }

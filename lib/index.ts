@@ -66,7 +66,7 @@ export type { DecoderStats } from "./native/decoder.js";
 export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";
 // Clients of servers.
 export type { LatencySummary } from "./network/latency.js";
-export type { RetryOptions } from "./network/retry.js";
+export { type AttemptDetails, AttemptError, type RetryOptions } from "./network/retry.js";
 // Policies: models, tokenizers, decoding, objectives.
 export {
   type BatchTotals,
@@ -131,12 +131,24 @@ export {
 // Retrieval.
 export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
 export { readCorpus } from "./retrieval/corpus.js";
-export { HttpRetriever, type HttpRetrieverOptions, type HttpRetrieverStats } from "./retrieval/http.js";
+export { HttpRetriever, type HttpRetrieverOptions } from "./retrieval/http.js";
 export { LanceRetriever, type LanceRetrieverOptions } from "./retrieval/lance.js";
 export type { IndexBuildOptions, IndexProgress } from "./retrieval/lance-build.js";
 export { MemoryRetriever, type MemoryRetrieverOptions } from "./retrieval/memory.js";
 export { formatContents, type Passage, parseContents } from "./retrieval/passage.js";
+export {
+  type QueryOutcome,
+  type RemoteOptions,
+  RemoteRetriever,
+  type RemoteStats,
+} from "./retrieval/remote.js";
 export type { Retriever } from "./retrieval/retriever.js";
+export {
+  RetrieverServer,
+  type ServeOptions,
+  type ServeStats,
+  serveRetriever,
+} from "./retrieval/server/server.js";
 // Rewards.
 export { type ExtractOptions, extractAnswer } from "./reward/answer.js";
 export { type FormatTags, isWellFormed, type ResponsePiece, SEARCH_R1_TAGS } from "./reward/format.js";

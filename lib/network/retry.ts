@@ -10,17 +10,21 @@ export interface AttemptDetails extends ErrorOptions {
   retryAfterMs?: number | undefined;
 }
 
-/**
- * One request to a server failed. Clients turn it into their own error or failure value.
- *
- * @internal
- */
+/** One request to a server failed. Clients turn it into their own error or failure value. */
 export class AttemptError extends Error {
+  /** The class name, for logs. */
   override readonly name = "AttemptError";
+  /** Whether another attempt may end otherwise. */
   readonly retryable: boolean;
+  /** HTTP status, if there was a response. */
   readonly status: number | undefined;
+  /** How long the server asks to wait, in milliseconds. */
   readonly retryAfterMs: number | undefined;
 
+  /**
+   * @param message - What happened, without secrets: it becomes part of the client's message.
+   * @param details - What a client needs to decide.
+   */
   constructor(message: string, { retryable, status, retryAfterMs, ...options }: AttemptDetails) {
     super(message, options);
     this.retryable = retryable;

@@ -1,18 +1,9 @@
-import { createHash } from "node:crypto";
 import { z } from "zod";
-import { AttemptError } from "../network/retry.js";
+import { checkCount, contentId, parseAnswer } from "./answer.js";
 import { type Passage, parseContents } from "./passage.js";
 
-/**
- * What `POST /retrieve` takes. `return_scores` is always true: without it the reference server mixes up its answer for
- * two queries and fails for any other number but one.
- */
-export interface SearchR1Request {
-  queries: readonly string[];
-  topk: number;
-  return_scores: true;
-}
-
+const CONTRACT = "POST /retrieve";
+const FORM = '{"result": [[{"document": {"id", "contents"}, "score"}]]}';
 const Hit = z.object({
   document: z.union([
     z.string(),
@@ -31,16 +22,8 @@ const Response = z.object({ result: z.array(z.array(Hit)) });
  * @throws {@link AttemptError} if it has another form, or not one list per query.
  */
 export function parseSearchR1(response: unknown, queries: number, topK: number): Passage[][] {
-  const parsed = Response.safeParse(response);
-  if (!parsed.success) {
-    const { path, message } = parsed.error.issues[0] as z.core.$ZodIssue;
-    const where = path.length === 0 ? "the answer" : path.join(".");
-    throw malformed(
-      `${where}: ${message}; expected {"result": [[{"document": {"id", "contents"}, "score"}]]}`,
-    );
-  }
-  const { result } = parsed.data;
-  if (result.length !== queries) throw malformed(`${result.length} result lists for ${queries} queries`);
+  const { result } = parseAnswer(Response, response, CONTRACT, FORM);
+  checkCount(result.length, queries, CONTRACT);
   return result.map((hits) => hits.slice(0, topK).map(passageOf));
 }
 
@@ -48,15 +31,4 @@ function passageOf({ document, score }: z.output<typeof Hit>): Passage {
   const { id, contents } = typeof document === "string" ? { id: null, contents: document } : document;
   const passage = { id: String(id ?? contentId(contents)), ...parseContents(contents) };
   return typeof score === "number" ? { ...passage, score } : passage;
-}
-
-function contentId(contents: string): string {
-  return `sha256-${createHash("sha256").update(contents).digest("hex").slice(0, 16)}`;
-}
-
-function malformed(problem: string): AttemptError {
-  return new AttemptError(`the answer does not have the form of POST /retrieve: ${problem}`, {
-    retryable: false,
-    status: 200,
-  });
 }

@@ -151,13 +151,12 @@ inline const float* second(const float* row, std::int64_t column) {
 template <class Operands>
 void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k,
                   void* to, std::int64_t to_stride) {
-  using Halves = std::uint16_t __attribute__((vector_size(kWidth * 2)));
   for (std::int64_t r = 0; r < rows; ++r, from += stride) {
     std::int64_t i = 0;
     if constexpr (Operands::kLeftBytes == 2) {
       auto* out = static_cast<std::uint16_t*>(to) + r * to_stride;
       for (; i + kWidth <= k; i += kWidth) {
-        const Halves halves = __builtin_convertvector(round_bf16(load(from + i)) >> 16, Halves);
+        const Halves halves = to_bf16(load(from + i));
         __builtin_memcpy(out + i, &halves, sizeof halves);
       }
       for (; i < k; ++i) out[i] = static_cast<std::uint16_t>(round_bf16(from[i]) >> 16);
@@ -261,13 +260,12 @@ void pack_right_transposed(const float* from, std::int64_t stride, std::int64_t 
         for (std::int64_t step = 0; step < steps; ++step) out[step * padded + j] = column[step];
       } else {
         const F16 values = count == kLanes ? load16(column) : load_first(column, count);
-        alignas(64) std::uint32_t rounded[kLanes];
+        alignas(64) std::uint32_t pairs[kLanes / 2];
         for (int part = 0; part < kParts; ++part) {
-          store(rounded + part * kWidth, round_bf16(values.part[part]));
+          const Halves halves = to_bf16(values.part[part]);
+          __builtin_memcpy(pairs + part * kWidth / 2, &halves, sizeof halves);
         }
-        for (std::int64_t step = 0; step < steps; ++step) {
-          out[step * padded + j] = rounded[2 * step] >> 16 | rounded[2 * step + 1];
-        }
+        for (std::int64_t step = 0; step < steps; ++step) out[step * padded + j] = pairs[step];
       }
     }
     for (std::int64_t step = 0; step < steps; ++step) {

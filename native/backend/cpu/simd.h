@@ -229,8 +229,24 @@ inline U round_bf16(V x) {
   const U rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
   return x == x ? rounded : ((bits | 0x00400000u) & 0xffff0000u);
 }
+// One register of floats as bf16.
+using Halves = std::uint16_t __attribute__((vector_size(kWidth * 2), may_alias));
+#if defined(__AVX512BF16__)
+// The instruction takes denormal numbers for zero, as the product does that reads the result.
+inline Halves to_bf16(V x) { return reinterpret_cast<Halves>(_mm512_cvtneps_pbh(x)); }
+// Two bf16 in one word, `low` first in memory.
+inline U pair_bf16(V low, V high) {
+  const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+  const __m512i alternate =
+      _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                       21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return reinterpret_cast<U>(_mm512_permutexvar_epi16(alternate, both));
+}
+#else
+inline Halves to_bf16(V x) { return __builtin_convertvector(round_bf16(x) >> 16, Halves); }
 // Two bf16 in one word, `low` first in memory.
 inline U pair_bf16(V low, V high) { return round_bf16(low) >> 16 | round_bf16(high); }
+#endif
 
 inline std::uint32_t round_bf16(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);

@@ -23,6 +23,7 @@ const GPT2_SPLIT = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p
 export class PlainEncoder {
   readonly #library: Library;
   readonly #control: ReadonlySet<number>;
+  readonly #words = new Map<string, readonly number[]>();
   /** Whether a space is put before the first word of a text. */
   readonly prefixesSpace: boolean;
 
@@ -70,30 +71,48 @@ export class PlainEncoder {
    * @param atStart - Whether it stands at the start of a sequence.
    */
   encode(text: string, atStart: boolean): number[] {
-    const { normalizer, pre_tokenizer: preTokenizer, model } = this.#library;
-    if (normalizer === null || preTokenizer === null || model === null)
-      throw new Error("built with all three");
+    const { normalizer, pre_tokenizer: preTokenizer } = this.#library;
+    if (normalizer === null || preTokenizer === null) throw new Error("built with both");
     const ids: number[] = [];
     if (text === "") return ids;
     const words = preTokenizer.pre_tokenize(normalizer.normalize(text), {
       section_index: atStart ? 0 : 1,
     });
     // Word by word: given all of them, the library joins unknown tokens across words, unlike the reference.
-    for (const word of words) {
-      for (const token of model._call([word])) {
-        const id = model.tokens_to_ids.get(token) ?? model.unk_token_id;
-        if (id === undefined || this.#control.has(id)) {
-          throw new HindsearchError(
-            "INTERNAL",
-            `Plain text was encoded to id ${id}; please report this tokenizer.`,
-          );
-        }
-        ids.push(id);
-      }
+    for (const word of words) for (const id of this.#word(word)) ids.push(id);
+    return ids;
+  }
+
+  #word(word: string): readonly number[] {
+    const known = this.#words.get(word);
+    if (known) return known;
+    const ids = this.#encodeWord(word);
+    if (word.length <= LONGEST_KEPT) {
+      if (this.#words.size === MOST_KEPT) this.#words.clear();
+      this.#words.set(word, ids);
     }
     return ids;
   }
+
+  #encodeWord(word: string): readonly number[] {
+    const { model } = this.#library;
+    if (model === null) throw new Error("built with one");
+    return Array.from(model._call([word]), (token) => {
+      const id = model.tokens_to_ids.get(token) ?? model.unk_token_id;
+      if (id !== undefined && !this.#control.has(id)) return id;
+      throw new HindsearchError(
+        "INTERNAL",
+        `Plain text was encoded to id ${id}; please report this tokenizer.`,
+      );
+    });
+  }
 }
+
+/** Words whose ids are kept, since text repeats few words most of the time: some megabytes. */
+const MOST_KEPT = 32_768;
+
+/** In characters. Longer ones seldom come again, and hostile ones would fill the memory. */
+const LONGEST_KEPT = 64;
 
 /** Merges added between two turns of the event loop. */
 const MERGES = 16_384;

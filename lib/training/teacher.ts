@@ -4,6 +4,7 @@ import { policyMask, scopeMask, type TokenScope } from "../agent/masks.js";
 import { startPaced } from "../agent/pacer.js";
 import type { Trajectory } from "../agent/trajectory.js";
 import type { Policy } from "../policy/policy.js";
+import type { ScoredSequence, SequenceToScore } from "../policy/policy-options.js";
 import type { TrainingSample } from "./samples.js";
 
 /** Options of scoring. */
@@ -120,26 +121,35 @@ function parts<Item>(items: readonly Item[]): Item[][] {
   );
 }
 
-/** Where nothing is wanted nothing is scored: such a prompt may fit no context. */
+/**
+ * Where nothing is wanted nothing is scored: such a prompt may fit no context. Equal contexts, of which a confident
+ * policy writes many in a group, are scored once.
+ */
 async function scorePart(
   model: Pick<Policy, "score">,
   contexts: readonly { promptTokens: Int32Array; tokens: Int32Array; mask: Uint8Array }[],
   { temperature, microBatchTokens, signal }: TeacherOptions,
 ): Promise<Float32Array[]> {
   const options = { temperature, ...(microBatchTokens === undefined ? {} : { microBatchTokens }), signal };
-  const wanted = contexts.filter(({ mask }) => mask.includes(1));
-  const sequences = wanted.map(({ promptTokens, tokens, mask }) => {
+  const places = new Map<string, number>();
+  const sequences: SequenceToScore[] = [];
+  const placeOf = contexts.map(({ promptTokens, tokens, mask }) => {
+    if (!mask.includes(1)) return undefined;
     const length = promptTokens.length + tokens.length;
     const first = Math.max(1, promptTokens.length);
     const whole = { tokens: new Int32Array(length), first, mask: new Uint8Array(length) };
     whole.tokens.set(promptTokens);
     whole.tokens.set(tokens, promptTokens.length);
     whole.mask.set(mask, promptTokens.length);
-    return whole;
+    const key = [whole.tokens, whole.mask].map(({ buffer }) => Buffer.from(buffer).toString("latin1")).join();
+    const place = places.get(key) ?? sequences.push(whole) - 1;
+    places.set(key, place);
+    return place;
   });
-  const scored = (sequences.length > 0 ? await model.score(sequences, options) : []).values();
-  return contexts.map(({ promptTokens, tokens, mask }) => {
-    const logProbs = mask.includes(1) ? scored.next().value?.logProbs : undefined;
-    return logProbs?.slice(promptTokens.length) ?? new Float32Array(tokens.length);
+  const scores = sequences.length > 0 ? await model.score(sequences, options) : [];
+  return contexts.map(({ promptTokens, tokens }, i) => {
+    const place = placeOf[i];
+    if (place === undefined) return new Float32Array(tokens.length);
+    return (scores[place] as ScoredSequence).logProbs.slice(promptTokens.length);
   });
 }

@@ -67,7 +67,27 @@ test("a hinted prompt is encoded once for a question and a hint, over many parts
   expect(overBudget).toBe(0);
   expect(encoded.sort()).toEqual([...new Set(encoded)].sort());
   expect(encoded).toHaveLength(6);
-  expect(model.asked).toHaveLength(100);
+});
+
+test("equal contexts are scored once, and each has its own scores", async () => {
+  const model = new Model();
+  const different = sample("a?", 9);
+  const samples = [sample("a?"), sample("a?"), different, sample("b?"), sample("a?")];
+  const protocol = { promptTokens: (question: string) => Int32Array.of(question.charCodeAt(0)) };
+  const { logProbs } = await scoreHinted(
+    model,
+    new Map(samples.map((each) => [each, "hint"])),
+    protocol,
+    100,
+    {
+      temperature: 1,
+    },
+  );
+  expect(model.asked).toHaveLength(3);
+  const scores = samples.map((each) => logProbs.get(each));
+  expect(scores[1]).toEqual(scores[0]);
+  expect(scores[1]).not.toBe(scores[0]);
+  expect(scores[2]).toHaveLength(9);
 });
 
 test("contexts over the budget and those without a token of the scope are not run", async () => {

@@ -9,7 +9,7 @@ export const HindsearchErrorCode = {
   ADDON_LOAD_FAILED: "ADDON_LOAD_FAILED",
   /** A value passed to the API is outside what is documented. */
   INVALID_ARGUMENT: "INVALID_ARGUMENT",
-  /** The native engine could not allocate memory. */
+  /** The native engine could not allocate memory, or it is clear beforehand that it could not. */
   OUT_OF_MEMORY: "OUT_OF_MEMORY",
   /** A fault of this package; please report it. */
   INTERNAL: "INTERNAL",

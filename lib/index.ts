@@ -62,6 +62,7 @@ export {
   judgePrompt,
 } from "./judge/prompt.js";
 export type { JudgeStats } from "./judge/statistics.js";
+export type { MemoryUse } from "./native/addon.js";
 export type { DecoderStats } from "./native/decoder.js";
 export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";
 // Clients of servers.
@@ -92,6 +93,17 @@ export {
 export { engine } from "./policy/engine.js";
 export type { GeneratedText, GenerateOptions } from "./policy/generate.js";
 export type { JsonObject } from "./policy/json-file.js";
+export { estimateMemory } from "./policy/memory-estimate.js";
+export { formatEstimate } from "./policy/memory-table.js";
+export type {
+  MemoryEstimate,
+  MemoryEstimateOptions,
+  MemoryPart,
+  MemoryPhase,
+  MemorySettings,
+  PhaseEstimate,
+  SizedModel,
+} from "./policy/memory-types.js";
 export type { ModelTensor } from "./policy/model-tensors.js";
 export type {
   Aggregation,
@@ -109,6 +121,7 @@ export type {
   ForwardBackwardOptions,
   InitializeOptions,
   LoadOptions,
+  MemoryOptions,
   ObjectiveMetrics,
   ObjectiveResult,
   SaveOptions,

@@ -54,9 +54,10 @@ test("importing the package loads no binary, ours or another; the first use does
 test("the package works without a binary until it computes", async () => {
   await built.removeBinary();
   const result = await built.run(`
-    const { HindsearchError } = await import("hindsearch");
-    console.log(new HindsearchError("IO", "x").code);
+    const { HindsearchError, estimateMemory, worldModel } = await import("hindsearch");
+    const { settings, peak } = estimateMemory(worldModel().config);
+    console.log(new HindsearchError("IO", "x").code, settings.compute, peak.bytes > 0);
   `);
   await built.placeBinary("build/Release/hindsearch.node");
-  expect(result).toMatchObject({ code: 0, stdout: "IO\n" });
+  expect(result).toMatchObject({ code: 0, stdout: "IO f32 true\n" });
 });

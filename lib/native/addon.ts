@@ -12,6 +12,19 @@ import type { Cancellation } from "./cancellation.js";
 import type { DecoderOptions, NativeDecoder, Sampling } from "./decoder.js";
 import type { ComputeType, NativeModel, NativeModelConfig, TensorSource } from "./model.js";
 
+/** Memory of the engine: weights and what is made of them, caches, buffers; the same for all threads of the process. */
+export interface MemoryUse {
+  /** Held now, in bytes. */
+  bytes: number;
+  /** The most so far. */
+  peakBytes: number;
+  /**
+   * Part of `bytes` that belongs to nothing: buffers of passes that are over, kept for the next, at most 1 GiB. They are
+   * freed when the last policy is gone, or when there is no memory otherwise.
+   */
+  keptBytes: number;
+}
+
 /** What the binary exports. */
 export interface Addon {
   readonly version: string;
@@ -19,6 +32,7 @@ export interface Addon {
   readonly instructionSet: string;
   threads(): number;
   setThreads(count: number): void;
+  memory(): MemoryUse;
   initialize(
     config: NativeModelConfig,
     compute: ComputeType,

@@ -13,6 +13,9 @@ import type {
 import { loadAddon } from "../native/load.js";
 import type { NativeModel, NativeModelConfig } from "../native/model.js";
 import { type Tokens, toInt32Array } from "./batch.js";
+import { decoderSizes } from "./decoder-sizes.js";
+import { requireDecoder } from "./memory-limit.js";
+import type { MemoryOptions } from "./policy-options.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 export type { FinishReason, RandomKey, Sampling, Segment } from "../native/decoder.js";
@@ -224,27 +227,17 @@ export class Decoder implements Disposable {
  */
 export async function createDecoder(
   { native, config, tokenizer, eosTokenIds }: DecoderParts,
-  options: DecoderOptions,
+  options: DecoderOptions & MemoryOptions,
 ): Promise<Decoder> {
-  const { maxBatch = 64, prefillTokens = 512 } = options;
-  const cacheTokens = options.cacheTokens ?? defaultCacheTokens(config, maxBatch);
+  const sizes = decoderSizes(config, options);
+  const compute = callNativeSync(() => native.compute);
+  requireDecoder({ config, compute }, sizes, options.memoryLimit);
   const tokenBytes = tokenizer?.tokenBytes() ?? {
     bytes: new Uint8Array(),
     offsets: new Uint32Array(config.tokenLimit + 1),
   };
-  const decoder = await callNative(async () =>
-    loadAddon().createDecoder(native, { cacheTokens, maxBatch, prefillTokens }, tokenBytes),
-  );
+  const decoder = await callNative(async () => loadAddon().createDecoder(native, sizes, tokenBytes));
   return new Decoder(decoder, eosTokenIds);
-}
-
-const MOST_CACHE_BYTES = 2 ** 30;
-
-function defaultCacheTokens(config: Readonly<NativeModelConfig>, maxBatch: number): number {
-  const { layers, kvHeads, headDim, maxPositions } = config;
-  const tokenBytes = 2 * layers * kvHeads * headDim * Float32Array.BYTES_PER_ELEMENT;
-  const affordable = Math.max(maxPositions, Math.floor(MOST_CACHE_BYTES / tokenBytes));
-  return Math.min(maxBatch * maxPositions, affordable);
 }
 
 /**

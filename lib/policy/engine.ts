@@ -1,3 +1,4 @@
+import type { MemoryUse } from "../native/addon.js";
 import { callNativeSync } from "../native/call.js";
 import { loadAddon } from "../native/load.js";
 
@@ -9,6 +10,11 @@ export const engine = {
   /** The instructions that the engine uses here, e.g. `avx512-bf16`; those with `bf16` multiply bfloat16 natively. */
   get instructionSet(): string {
     return loadAddon().instructionSet;
+  },
+
+  /** What the engine holds, of all policies and decoders together. V8's figures leave it out. */
+  get memory(): MemoryUse {
+    return loadAddon().memory();
   },
 
   /**

@@ -2,11 +2,11 @@ import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import type { Tokens } from "./batch.js";
 import { type Decoder, type FinishReason, type SegmentOptions, toUint64 } from "./decoder.js";
-import type { DecoderOptions } from "./policy-options.js";
+import type { DecoderOptions, MemoryOptions } from "./policy-options.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 /** Options of {@link Policy.generate}. */
-export interface GenerateOptions extends SegmentOptions, DecoderOptions, AbortOptions {
+export interface GenerateOptions extends SegmentOptions, DecoderOptions, MemoryOptions, AbortOptions {
   /** Whole, 0 to 2^64 - 1; prompt i draws from stream i. Same seed, same texts. @defaultValue 0 */
   seed?: bigint | number;
   /** As in {@link SegmentOptions}. @defaultValue 256, or what the model's positions leave */
@@ -33,7 +33,7 @@ interface Generator {
   /** Throws if there is none. */
   readonly tokenizer: Tokenizer;
   readonly config: { readonly maxPositions: number };
-  createDecoder(options: DecoderOptions): Promise<Decoder>;
+  createDecoder(options: DecoderOptions & MemoryOptions): Promise<Decoder>;
 }
 
 /** See {@link Policy.generate}. @internal */

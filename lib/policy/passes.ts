@@ -10,8 +10,8 @@ import type {
   SequenceToScore,
 } from "./policy-options.js";
 
-/** More makes no product faster, but activations that no cache holds. */
-const MICRO_BATCH_TOKENS = 4096;
+/** More makes no product faster, but activations that no cache holds. @internal */
+export const MICRO_BATCH_TOKENS = 4096;
 
 /** See {@link Policy.score}. @internal */
 export async function score(

@@ -14,8 +14,18 @@ export type { ObjectiveMetrics } from "../native/objective.js";
  */
 export type Compute = "auto" | "f32" | "bf16";
 
+/** Options of everything that allocates much. */
+export interface MemoryOptions {
+  /**
+   * Bytes that this process may take in all. What would exceed them is refused with `OUT_OF_MEMORY` before anything is
+   * allocated; `null`: nothing is refused. @defaultValue what it has now and what the machine, or the process's control
+   * group, still has
+   */
+  memoryLimit?: number | null;
+}
+
 /** Options of {@link Policy.load}. */
-export interface LoadOptions extends AbortOptions {
+export interface LoadOptions extends AbortOptions, MemoryOptions {
   /** @defaultValue `"auto"` */
   compute?: Compute;
 }
@@ -31,7 +41,7 @@ export interface TokenizerFiles {
 }
 
 /** Options of {@link Policy.initialize}. */
-export interface InitializeOptions {
+export interface InitializeOptions extends MemoryOptions {
   /** A Hugging Face `config.json` of a supported family. */
   config: JsonObject;
   /** @defaultValue none; the policy then takes and gives token ids alone */

@@ -1,13 +1,15 @@
 import { HindsearchError } from "../errors.js";
 import { callNative } from "../native/call.js";
 import { loadAddon } from "../native/load.js";
-import type { ComputeType, NativeModel, NativeModelConfig, StorageType } from "../native/model.js";
+import type { NativeModel, NativeModelConfig, StorageType } from "../native/model.js";
 import { openCheckpoint } from "./checkpoint.js";
+import { chooseCompute } from "./compute.js";
 import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
 import { toUint64 } from "./decoder.js";
 import type { JsonObject } from "./json-file.js";
+import { requireLoading } from "./memory-limit.js";
 import { type ModelFiles, readModelFiles } from "./model-files.js";
-import type { Compute, InitializeOptions, LoadOptions, SaveOptions } from "./policy-options.js";
+import type { InitializeOptions, LoadOptions, SaveOptions } from "./policy-options.js";
 import { saveModel } from "./save.js";
 import { createTokenizer, type Tokenizer } from "./tokenizer.js";
 
@@ -27,14 +29,17 @@ export interface PolicyParts {
 }
 
 /** See {@link Policy.load}. */
-export async function loadParts(folder: string, { compute, signal }: LoadOptions): Promise<PolicyParts> {
+export async function loadParts(folder: string, options: LoadOptions): Promise<PolicyParts> {
+  const { signal, memoryLimit } = options;
   const addon = loadAddon();
+  const compute = chooseCompute(options.compute);
   const checkpoint = await openCheckpoint(folder, { signal });
   const { description, rawConfig, tensors, tokenizer, eosTokenIds } = checkpoint;
   const { config, family } = description;
   const files = await readModelFiles(folder);
+  requireLoading({ config, compute }, memoryLimit);
   const native = await callNative(
-    (cancellation) => addon.load(config, chooseCompute(compute), tensors, cancellation),
+    (cancellation) => addon.load(config, compute, tensors, cancellation),
     signal,
   );
   const storage = new Map(tensors.map(({ name, type }) => [name, type]));
@@ -43,7 +48,8 @@ export async function loadParts(folder: string, { compute, signal }: LoadOptions
 
 /** See {@link Policy.initialize}. */
 export async function initializeParts(options: InitializeOptions): Promise<PolicyParts> {
-  const { tokenizer: tokenizerFiles, seed = 0n, compute } = options;
+  const { tokenizer: tokenizerFiles, seed = 0n, memoryLimit } = options;
+  const compute = chooseCompute(options.compute);
   const rawConfig = withStorage(options.config, "f32");
   const { family, config, eosTokenIds } = parseModelConfig(rawConfig);
   const files = new Map<string, string>([["config.json", toJsonText(rawConfig)]]);
@@ -64,8 +70,9 @@ export async function initializeParts(options: InitializeOptions): Promise<Polic
   }
   const { initializer_range: range } = rawConfig;
   const deviation = options.standardDeviation ?? (typeof range === "number" ? range : 0.02);
+  requireLoading({ config, compute }, memoryLimit);
   const native = await callNative(async () =>
-    loadAddon().initialize(config, chooseCompute(compute), toUint64(seed, "seed"), deviation),
+    loadAddon().initialize(config, compute, toUint64(seed, "seed"), deviation),
   );
   return {
     native,
@@ -88,11 +95,6 @@ export async function saveParts(
   const withConfig = new Map(files);
   if (dtype) withConfig.set("config.json", toJsonText(withStorage(rawConfig, dtype)));
   await saveModel(native, folder, withConfig, (name) => dtype ?? storage.get(name) ?? "f32", signal);
-}
-
-function chooseCompute(compute: Compute = "auto"): ComputeType {
-  if (compute !== "auto") return compute;
-  return loadAddon().instructionSet.includes("bf16") ? "bf16" : "f32";
 }
 
 function toJsonText(value: JsonObject): string {

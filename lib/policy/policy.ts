@@ -15,6 +15,7 @@ import type {
   ForwardBackwardOptions,
   InitializeOptions,
   LoadOptions,
+  MemoryOptions,
   ObjectiveResult,
   SaveOptions,
   ScoredSequence,
@@ -123,7 +124,7 @@ export class Policy implements Disposable {
     return callNativeSync(() => this.#parts.native.version);
   }
 
-  /** Memory held in bytes: weights and what is made of them, gradients, moments; 0 once disposed of. */
+  /** Memory held in bytes: weights and what is made of them, gradients, moments, a decoder's buffers; 0 once disposed of. */
   get bytes(): number {
     return this.#parts.native.bytes;
   }
@@ -202,7 +203,7 @@ export class Policy implements Disposable {
    *
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `DISPOSED`.
    */
-  createDecoder(options: DecoderOptions = {}): Promise<Decoder> {
+  createDecoder(options: DecoderOptions & MemoryOptions = {}): Promise<Decoder> {
     return createDecoder(this.#parts, options);
   }
 

@@ -97,6 +97,7 @@ const shape = {
     maxBatch: elsewhere,
     prefillTokens: elsewhere,
   }).optional(),
+  memoryLimit: elsewhere,
   measureEvery: elsewhere,
   startupCheck: settings<StartupCheckOptions>({
     trajectories: z.int().min(0),

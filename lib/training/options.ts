@@ -7,7 +7,7 @@ import type { Question } from "../data/question.js";
 import type { Judge } from "../judge/judge.js";
 import type { DistillTerm, KlTerm, PolicyTerm } from "../policy/objective.js";
 import type { Policy } from "../policy/policy.js";
-import type { DecoderOptions, StepOptions } from "../policy/policy-options.js";
+import type { DecoderOptions, MemoryOptions, StepOptions } from "../policy/policy-options.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import type { Reward } from "../reward/reward.js";
 import type { AdvantageOptions } from "./advantages.js";
@@ -68,7 +68,7 @@ export interface StartupCheckOptions {
  * Options of `HindSearchTrainer`. Documented values of the paper are marked D; it leaves the others open, and they are
  * Search-R1's (arXiv:2503.09516).
  */
-export interface HindSearchOptions extends AbortOptions {
+export interface HindSearchOptions extends AbortOptions, MemoryOptions {
   /** What is trained. At the start it is also the teacher and the KL reference: a frozen copy is kept of it. */
   policy: Policy;
   /** Searches. */

@@ -3,7 +3,8 @@ import { Random } from "../data/random.js";
 import { HindsearchError } from "../errors.js";
 import type { Tokens } from "../policy/batch.js";
 import type { Policy } from "../policy/policy.js";
-import type { StepOptions } from "../policy/policy-options.js";
+import type { MemoryOptions, StepOptions } from "../policy/policy-options.js";
+import { requireTraining, supervisedEstimate } from "./memory.js";
 import { type LearningRateSchedule, learningRateAt } from "./schedule.js";
 
 /** A text to imitate. */
@@ -18,7 +19,7 @@ export interface SupervisedExample {
 }
 
 /** Options of {@link SupervisedTrainer}. */
-export interface SupervisedOptions extends AbortOptions {
+export interface SupervisedOptions extends AbortOptions, MemoryOptions {
   /** Is changed in place. */
   policy: Policy;
   /**
@@ -101,7 +102,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
     this.#options = options;
   }
 
-  /** Runs the steps. @throws {@link HindsearchError} `ABORTED`, `NON_FINITE`, `INVALID_ARGUMENT` for a bad example. */
+  /** Runs the steps. @throws {@link HindsearchError} `ABORTED`, `NON_FINITE`, `INVALID_ARGUMENT` for a bad example, `OUT_OF_MEMORY`, before anything is allocated if it is foreseen. */
   async *[Symbol.asyncIterator](): AsyncGenerator<SupervisedStepResult, void> {
     const { policy, steps, startStep = 0, signal, microBatchTokens, maxSkippedUpdates = 3 } = this.#options;
     const { checkpointActivations = true } = this.#options;
@@ -111,6 +112,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
       throwIfAborted(signal);
       const started = performance.now();
       const batch = [...(await (upcoming ?? this.#batch(step)))];
+      if (step === startStep) this.#requireMemory(batch);
       const learningRate = learningRateAt(this.#options.learningRate, step);
       const pass = policy.forwardBackward(
         batch,
@@ -141,6 +143,19 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
         milliseconds: performance.now() - started,
       };
     }
+  }
+
+  /** The first batch of a function stands for all. */
+  #requireMemory(batch: readonly SupervisedExample[]): void {
+    const { policy, examples, microBatchTokens, checkpointActivations, memoryLimit } = this.#options;
+    const longest = typeof examples === "function" ? batch : examples;
+    const estimate = supervisedEstimate(policy, {
+      longestSequence: longest.reduce((most, { tokens }) => Math.max(most, tokens.length), 1),
+      sequences: Math.max(1, batch.length),
+      ...(microBatchTokens !== undefined && { microBatchTokens }),
+      ...(checkpointActivations !== undefined && { checkpointActivations }),
+    });
+    requireTraining(policy, estimate, memoryLimit);
   }
 
   async #batch(step: number): Promise<readonly SupervisedExample[]> {

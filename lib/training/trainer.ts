@@ -6,10 +6,12 @@ import { QuestionSampler } from "../data/sampler.js";
 import { HindsearchError } from "../errors.js";
 import { evaluate } from "../evaluation/evaluate.js";
 import type { Decoder } from "../policy/decoder.js";
+import type { MemoryEstimate } from "../policy/memory-types.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
 import { RunDirectory } from "../runs/run.js";
 import { checkOptions } from "./check-options.js";
+import { requireTraining, trainerEstimate } from "./memory.js";
 import type { EvaluationMode, HindSearchOptions } from "./options.js";
 import { runPlan } from "./plan.js";
 import { recordEvaluation, type TrainingEvaluation, type TrainingStepResult } from "./record.js";
@@ -76,27 +78,34 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     return runPlan(this.#options, this.settings, this.#reward);
   }
 
+  /** What the run will need, by part and by phase; for people by `formatEstimate`. */
+  memory(): MemoryEstimate {
+    return trainerEstimate(this.#options, this.settings);
+  }
+
   /**
    * Runs the steps. Ending the loop early releases what the trainer holds; the policy keeps its weights.
    *
    * @throws {@link HindsearchError} `ABORTED`; `LOG_PROB_MISMATCH` from the check at the start; `RETRIEVAL_FAILED` in an
-   * outage; `NON_FINITE`; `IO`, `INVALID_CHECKPOINT` around the run folder; `INVALID_ARGUMENT` if it is running already.
+   * outage; `NON_FINITE`; `IO`, `INVALID_CHECKPOINT` around the run folder; `INVALID_ARGUMENT` if it is running already;
+   * `OUT_OF_MEMORY`, before anything is allocated if it is foreseen (`memoryLimit`).
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<TrainingStepResult, void> {
     if (this.#running) {
       throw new HindsearchError("INVALID_ARGUMENT", "This trainer is running already; make another one.");
     }
     this.#running = true;
-    const { policy, signal } = this.#options;
+    const { policy, signal, memoryLimit } = this.#options;
     let frozen: Policy | undefined;
     let decoder: Decoder | undefined;
     try {
       throwIfAborted(signal);
+      requireTraining(policy, this.memory(), memoryLimit);
       const run = await this.#openRun();
       frozen = needsTeacher(this.settings) ? await policy.snapshot() : undefined;
       const questions = new QuestionSampler(this.#options.questions, { seed: this.settings.seed });
       const state = await this.#startState(run, questions, frozen);
-      decoder = await policy.createDecoder(this.#options.decoder);
+      decoder = await policy.createDecoder(this.#decoderOptions());
       yield* this.#steps(state, { run, frozen, decoder, questions });
     } finally {
       decoder?.dispose();
@@ -119,7 +128,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
         "This trainer has no evaluation questions; give `evaluation`.",
       );
     }
-    const own = decoder === undefined ? await policy.createDecoder(this.#options.decoder) : undefined;
+    const own = decoder === undefined ? await policy.createDecoder(this.#decoderOptions()) : undefined;
     try {
       return await evaluate({
         ...this.settings.search,
@@ -135,6 +144,11 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     } finally {
       own?.dispose();
     }
+  }
+
+  #decoderOptions() {
+    const { decoder, memoryLimit } = this.#options;
+    return { ...decoder, ...(memoryLimit !== undefined && { memoryLimit }) };
   }
 
   async *#steps(

@@ -30,6 +30,16 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
+// () => MemoryUse
+Napi::Value memory(const Napi::CallbackInfo& info) {
+  const MemoryUse use = memory_use();
+  Napi::Object object = Napi::Object::New(info.Env());
+  object.Set("bytes", static_cast<double>(use.bytes));
+  object.Set("peakBytes", static_cast<double>(use.peak));
+  object.Set("keptBytes", static_cast<double>(use.kept));
+  return object;
+}
+
 // () => Cancellation
 Napi::Value create_cancellation(const Napi::CallbackInfo& info) {
   return Cancellation::create(info.Env());
@@ -58,6 +68,7 @@ Napi::Object initialize_addon(Napi::Env env, Napi::Object exports) {
   const std::vector<napi_property_descriptor> functions = {
       function<&threads>("threads"),
       function<&set_threads>("setThreads"),
+      function<&memory>("memory"),
       function<&create_cancellation>("createCancellation"),
       function<&initialize_model>("initialize"),
       function<&load_model>("load"),

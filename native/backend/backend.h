@@ -223,6 +223,15 @@ class Backend {
 // The backend this binary was linked with.
 std::unique_ptr<Backend> make_backend(ComputeType compute);
 
+// Bytes of all buffers, matrices and scratch of this process: now, the most so far, and those of now
+// that are kept for the next pass alone. From any thread.
+struct MemoryUse {
+  std::size_t bytes;
+  std::size_t peak;
+  std::size_t kept;
+};
+MemoryUse memory_use();
+
 // Name of the instruction set in use, e.g. "avx512-bf16". HINDSEARCH_ISA forces a lower one.
 const char* instruction_set();
 

@@ -99,7 +99,9 @@ std::size_t Model::bytes() const {
   const State& s = *state_;
   std::size_t total = s.weights->bytes() + s.optimizer.bytes() + s.rope.bytes();
   if (s.gradients) total += static_cast<std::size_t>(s.gradients->size()) * sizeof(float);
-  if (s.decode) total += s.decode->slab.bytes() + s.decode->tape->bytes();
+  if (s.decode) {
+    total += s.decode->slab.bytes() + s.decode->tape->bytes() + s.decode->scratch->bytes();
+  }
   return total;
 }
 

@@ -68,8 +68,8 @@ class Model {
   Backend& backend() const;
   bool frozen() const;
   std::uint64_t version() const;  // grows with every change of the weights
-  // Memory held: weights, packed copies, gradients, moments. What a snapshot still shares with its
-  // model is counted in both.
+  // Memory held: weights, packed copies, gradients, moments, rotary tables, a decoder's buffers. What
+  // a snapshot still shares with its model is counted in both.
   std::size_t bytes() const;
 
   // A frozen model with the weights of now, that cannot be trained. Shares memory with this model

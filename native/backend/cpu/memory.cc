@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <limits>
 #include <new>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #endif
 
+#include "native/backend/backend.h"
 #include "native/core/error.h"
 
 namespace hindsearch::cpu {
@@ -22,6 +24,15 @@ constexpr std::size_t kLeastBytes = std::size_t{64} << 10, kExactBytes = std::si
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t alignment_of(std::size_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : kLine; }
+
+std::atomic<std::size_t> bytes_held{0}, bytes_peak{0};
+
+void count(std::size_t bytes) {
+  const std::size_t now = bytes_held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::size_t peak = bytes_peak.load(std::memory_order_relaxed);
+  while (peak < now && !bytes_peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
 
 }  // namespace
 
@@ -49,6 +60,7 @@ AlignedBytes::AlignedBytes(std::size_t bytes) : size_(bytes) {
   // walks. A refusal costs speed only.
   if (alignment == kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
+  count(bytes);
 }
 AlignedBytes::AlignedBytes(AlignedBytes&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -57,7 +69,10 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
   std::swap(size_, other.size_);
   return *this;
 }
-AlignedBytes::~AlignedBytes() { ::operator delete (data_, std::align_val_t{alignment_of(size_)}); }
+AlignedBytes::~AlignedBytes() {
+  ::operator delete (data_, std::align_val_t{alignment_of(size_)});
+  bytes_held.fetch_sub(size_, std::memory_order_relaxed);
+}
 
 std::shared_ptr<BlockCache> BlockCache::shared() {
   // Leaked on purpose: the engine's thread may still drop a backend while the process exits.
@@ -76,17 +91,20 @@ AlignedBytes BlockCache::take(std::size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     // The smallest that fits without wasting more than half of it.
-    auto best = blocks_.end();
+    auto best = blocks_.end(), outgrown = blocks_.end();
     for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-      const bool fits = block->size() >= bytes && block->size() / 2 <= bytes;
-      if (fits && (best == blocks_.end() || block->size() < best->size())) best = block;
+      if (block->size() >= bytes) {
+        const bool fits = block->size() / 2 <= bytes;
+        if (fits && (best == blocks_.end() || block->size() < best->size())) best = block;
+      } else if (block->size() >= bytes / 2 &&
+                 (outgrown == blocks_.end() || block->size() > outgrown->size())) {
+        outgrown = block;
+      }
     }
-    if (best != blocks_.end()) {
-      AlignedBytes found = std::move(*best);
-      blocks_.erase(best);
-      bytes_ -= found.size();
-      return found;
-    }
+    if (best != blocks_.end()) return remove(best);
+    // The new block takes the place of the largest that is too small: batches of many lengths would
+    // fill the cache with a set of blocks each.
+    if (outgrown != blocks_.end()) remove(outgrown);
   }
   try {
     return AlignedBytes(bytes);
@@ -97,6 +115,18 @@ AlignedBytes BlockCache::take(std::size_t bytes) {
     bytes_ = 0;
   }
   return AlignedBytes(bytes);
+}
+
+AlignedBytes BlockCache::remove(std::vector<AlignedBytes>::iterator block) {
+  AlignedBytes removed = std::move(*block);
+  blocks_.erase(block);
+  bytes_ -= removed.size();
+  return removed;
+}
+
+std::size_t BlockCache::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 void BlockCache::give(AlignedBytes block) noexcept {
@@ -126,3 +156,13 @@ void* scratch_bytes(Slot slot, std::size_t bytes) {
 }
 
 }  // namespace hindsearch::cpu
+
+namespace hindsearch {
+
+MemoryUse memory_use() {
+  return {.bytes = cpu::bytes_held.load(std::memory_order_relaxed),
+          .peak = cpu::bytes_peak.load(std::memory_order_relaxed),
+          .kept = cpu::BlockCache::shared()->bytes()};
+}
+
+}  // namespace hindsearch

@@ -39,11 +39,14 @@ class BlockCache {
   // At least `bytes`, contents undefined. When there is no memory the cache is emptied first.
   AlignedBytes take(std::size_t bytes);
   void give(AlignedBytes block) noexcept;
+  std::size_t bytes() const;
 
  private:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
-  std::mutex mutex_;
+  AlignedBytes remove(std::vector<AlignedBytes>::iterator block);
+
+  mutable std::mutex mutex_;
   std::vector<AlignedBytes> blocks_;  // the one freed last at the end
   std::size_t bytes_ = 0;
 };

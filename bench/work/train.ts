@@ -10,12 +10,14 @@ export interface TrainTask {
   compute: Type;
   batch: number;
   length: number;
+  checkpointActivations: boolean;
   /** Measured steps, after one that is not. */
   steps: number;
 }
 
 /** Tokens a second: median of the steps. */
-export async function work({ model, compute, batch, length, steps }: TrainTask): Promise<Sample> {
+export async function work(task: TrainTask): Promise<Sample> {
+  const { model, compute, batch, length, checkpointActivations, steps } = task;
   const shape = MODELS[model];
   using policy = await Policy.initialize({ config: configOf(shape), compute, seed: 1 });
   const sequences = Array.from({ length: batch }, (_, b): TrainingSequence => {
@@ -33,7 +35,7 @@ export async function work({ model, compute, batch, length, steps }: TrainTask):
   const rates: number[] = [];
   for (let step = 0; step <= steps; step++) {
     const started = performance.now();
-    await policy.forwardBackward(sequences, { policy: {}, kl: {} }, { checkpointActivations: false });
+    await policy.forwardBackward(sequences, { policy: {}, kl: {} }, { checkpointActivations });
     await policy.step({ learningRate: 1e-6 });
     if (step > 0) rates.push((1e3 * batch * length) / (performance.now() - started));
   }

@@ -144,6 +144,13 @@ export {
 // Retrieval.
 export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
 export { readCorpus } from "./retrieval/corpus.js";
+export {
+  type PostgresConnection,
+  PostgresRetriever,
+  type PostgresRetrieverOptions,
+} from "./retrieval/engines/postgres.js";
+export type { PostgresSearch } from "./retrieval/engines/postgres-sql.js";
+export type { QueryEncoder } from "./retrieval/engines/query-encoder.js";
 export { HttpRetriever, type HttpRetrieverOptions } from "./retrieval/http.js";
 export { LanceRetriever, type LanceRetrieverOptions } from "./retrieval/lance.js";
 export type { IndexBuildOptions, IndexProgress } from "./retrieval/lance-build.js";

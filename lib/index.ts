@@ -145,9 +145,11 @@ export {
 export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
 export { readCorpus } from "./retrieval/corpus.js";
 export {
+  type PostgresColumns,
   type PostgresConnection,
   PostgresRetriever,
   type PostgresRetrieverOptions,
+  type PostgresTls,
 } from "./retrieval/engines/postgres.js";
 export type { PostgresSearch } from "./retrieval/engines/postgres-sql.js";
 export type { QueryEncoder } from "./retrieval/engines/query-encoder.js";

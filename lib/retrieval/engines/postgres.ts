@@ -21,25 +21,46 @@ export interface PostgresConnection {
   connectionString?: string | undefined;
   /** Name, address, or the folder of a Unix socket. */
   host?: string | undefined;
+  /** Default 5432. */
   port?: number | undefined;
+  /** Role to log in as. */
   user?: string | undefined;
+  /** A secret. */
   password?: string | undefined;
+  /** Default: the user's name. */
   database?: string | undefined;
   /** TLS: `true` checks the server's certificate. Default off. */
-  ssl?: boolean | { ca?: string | undefined; rejectUnauthorized?: boolean | undefined } | undefined;
+  ssl?: boolean | PostgresTls | undefined;
+}
+
+/** How a server's certificate is checked. */
+export interface PostgresTls {
+  /** Certificates to trust, as PEM. Default: those of Node. */
+  ca?: string | undefined;
+  /** Default true. */
+  rejectUnauthorized?: boolean | undefined;
+}
+
+/** The columns of a passage. */
+export interface PostgresColumns {
+  /** Default `"id"`; of any type. */
+  id?: string | undefined;
+  /** Default `"title"`; `null` says that there is none. */
+  title?: string | null | undefined;
+  /** Default `"text"`. */
+  text?: string | undefined;
 }
 
 /** Settings of {@link PostgresRetriever}. `batchSize` is 8 by default: a connection works on one query at a time. */
 export interface PostgresRetrieverOptions extends RemoteOptions {
+  /** Default: what the environment says. */
   connection?: PostgresConnection | undefined;
   /** Default: the connection's search path. */
   schema?: string | undefined;
   /** Default `"passages"`. */
   table?: string | undefined;
-  /** Default `id`, `title` and `text`; a `null` title says that there is none. */
-  columns?:
-    | { id?: string | undefined; title?: string | null | undefined; text?: string | undefined }
-    | undefined;
+  /** Where a passage's parts are. */
+  columns?: PostgresColumns | undefined;
   /** Default full text in the column `search`. */
   search?: PostgresSearch | undefined;
   /** Encodes the queries of a vector search, which needs it. It stays the caller's. */

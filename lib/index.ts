@@ -49,19 +49,44 @@ export {
 export { type PairedDifference, pairedDifference } from "./evaluation/paired.js";
 // Judges.
 export { ChatJudge, type ChatJudgeOptions } from "./judge/chat.js";
-export type { Critique, CritiqueFailure, Judge, JudgeInput, JudgeStep } from "./judge/judge.js";
-export { LeakGuard, type LeakPolicy, type LeakStats, mentionsAnswer, redactAnswers } from "./judge/leak.js";
+export type { CritiqueChecks } from "./judge/checks.js";
+export type { Critique, CritiqueFailure } from "./judge/critique.js";
+export type { CritiqueWritingOptions } from "./judge/critique-writer.js";
+export { type EnsembleStats, JudgeEnsemble } from "./judge/ensemble.js";
+export {
+  type ChatTurn,
+  type CompleteFunction,
+  type CompleteOptions,
+  FunctionJudge,
+  type FunctionJudgeOptions,
+} from "./judge/function-judge.js";
+export type { JudgeInput, JudgeStep } from "./judge/input.js";
+export type { Judge } from "./judge/judge.js";
+export { mentionsAnswer, redactAnswers } from "./judge/leak.js";
+export {
+  type AskAgain,
+  type LeakCounts,
+  LeakGuard,
+  type LeakPolicy,
+  type LeakStats,
+} from "./judge/leak-guard.js";
 export { type ModelReply, type ParseOptions, parseCritique, type TextTokenizer } from "./judge/parse.js";
 export { PolicyJudge, type PolicyJudgeOptions } from "./judge/policy-judge.js";
 export {
+  JUDGE_EXAMPLES,
   JUDGE_WORDING,
+  type JudgeExample,
   type JudgeMessage,
   type JudgePrompt,
   type JudgePromptOptions,
   type JudgeWording,
   judgePrompt,
+  promptVersion,
+  type ReplyForm,
 } from "./judge/prompt.js";
+export type { VoteSelection } from "./judge/selection.js";
 export type { JudgeStats } from "./judge/statistics.js";
+export type { JudgeBudget, JudgeUsage, TokenPrices } from "./judge/usage.js";
 export type { MemoryUse } from "./native/addon.js";
 export type { DecoderStats } from "./native/decoder.js";
 export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";

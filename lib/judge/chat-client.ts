@@ -28,6 +28,11 @@ const Completion = z.object({
       }),
     )
     .min(1),
+  // A server that counts strangely still gives critiques.
+  usage: z
+    .object({ prompt_tokens: z.int().min(0), completion_tokens: z.int().min(0) })
+    .nullish()
+    .catch(undefined),
 });
 
 /** One attempt at a time at an OpenAI-compatible chat endpoint: no retries, no redirects, a cap on the response. */
@@ -56,11 +61,13 @@ export class ChatClient {
   }
 
   /**
+   * @param idempotencyKey - The same for all attempts at one request, so that no server does it twice.
    * @throws {@link AttemptError}, also when the signal cut it short; that the {@link Retrier} tells apart.
    */
   async complete(
     messages: readonly JudgeMessage[],
     request: ChatRequest,
+    idempotencyKey: string,
     signal: AbortSignal | undefined,
   ): Promise<ModelReply> {
     const { timeoutMs } = this.#options;
@@ -72,10 +79,16 @@ export class ChatClient {
     return withDeadline(timeoutMs, signal, async (inner, timedOut) => {
       let response: unknown;
       try {
-        response = await this.#client.chat.completions.create(body, { signal: inner });
+        response = await this.#client.chat.completions.create(body, {
+          signal: inner,
+          headers: { "Idempotency-Key": idempotencyKey },
+        });
       } catch (error) {
         if (timedOut())
-          throw new AttemptError(`no complete answer within ${timeoutMs} ms`, { retryable: true });
+          throw new AttemptError(`no complete answer within ${timeoutMs} ms`, {
+            retryable: true,
+            charged: true,
+          });
         throw this.#failure(error);
       }
       return this.#reply(response);
@@ -85,12 +98,15 @@ export class ChatClient {
   /** Errors of the client hold the server's words, so none is passed on as a cause. */
   #failure(error: unknown): AttemptError {
     const { scrubber } = this.#options;
-    if (error instanceof TooLarge) return new AttemptError(error.message, { retryable: false });
+    if (error instanceof TooLarge)
+      return new AttemptError(error.message, { retryable: false, charged: true });
     if (error instanceof OpenAI.APIConnectionError) {
       const { cause } = error;
-      if (cause instanceof TooLarge) return new AttemptError(cause.message, { retryable: false });
+      if (cause instanceof TooLarge)
+        return new AttemptError(cause.message, { retryable: false, charged: true });
       const reason = innermost(error);
-      return new AttemptError(`connection failed: ${scrubber.scrub(reason)}`, { retryable: true });
+      const charged = !UNREACHED.test(reason);
+      return new AttemptError(`connection failed: ${scrubber.scrub(reason)}`, { retryable: true, charged });
     }
     if (error instanceof OpenAI.APIError && typeof error.status === "number") {
       const { status, headers } = error as { status: number; headers: Headers | undefined };
@@ -104,7 +120,11 @@ export class ChatClient {
       });
     }
     if (error instanceof SyntaxError) {
-      return new AttemptError("status 200, but the answer is broken JSON", { retryable: true, status: 200 });
+      return new AttemptError("status 200, but the answer is broken JSON", {
+        retryable: true,
+        status: 200,
+        charged: true,
+      });
     }
     const reason = error instanceof Error ? error.message : String(error);
     return new AttemptError(scrubber.scrub(reason), { retryable: false });
@@ -112,20 +132,30 @@ export class ChatClient {
 
   #reply(response: unknown): ModelReply {
     const { scrubber } = this.#options;
-    const choice = Completion.safeParse(response).data?.choices[0];
+    const { choices, usage: counts } = Completion.safeParse(response).data ?? {};
+    const choice = choices?.[0];
     if (choice === undefined) {
       const found = typeof response === "string" ? response : (JSON.stringify(response) ?? String(response));
       throw new AttemptError(`status 200, but the answer is no chat completion: ${scrubber.excerpt(found)}`, {
         retryable: true,
         status: 200,
+        charged: true,
       });
     }
     const { finish_reason: reason, message } = choice;
     const text = scrubber.scrub(message.refusal || message.content || "");
-    if (message.refusal || reason === "content_filter") return { text, finish: "refused" };
-    return { text, finish: reason === "length" ? "length" : "stop" };
+    const usage = counts && {
+      promptTokens: counts.prompt_tokens,
+      completionTokens: counts.completion_tokens,
+    };
+    if (message.refusal || reason === "content_filter")
+      return { text, finish: "refused", ...(usage && { usage }) };
+    return { text, finish: reason === "length" ? "length" : "stop", ...(usage && { usage }) };
   }
 }
+
+/** Nothing was sent, so nothing is charged. */
+const UNREACHED = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH/;
 
 class TooLarge extends Error {}
 

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import {
   BrokenCircuitError,
   type CircuitBreakerPolicy,
@@ -8,19 +9,29 @@ import {
 import PQueue from "p-queue";
 import { z } from "zod";
 import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { AdaptiveLimit } from "../network/adaptive-limit.js";
 import { count, endpoint, headers, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
 import { Scrubber } from "../network/secrets.js";
-import { askForCritique } from "./ask.js";
-import { ChatClient } from "./chat-client.js";
-import { type Critique, checkJudgeInput, type Judge, type JudgeInput } from "./judge.js";
-import { LeakGuard, type LeakPolicy } from "./leak.js";
-import type { ModelReply, ParseOptions, TextTokenizer } from "./parse.js";
-import type { JudgeMessage, JudgePromptOptions, JudgeWording } from "./prompt.js";
-import { JudgeCounters, type JudgeStats } from "./statistics.js";
+import { ChatClient, type ChatRequest } from "./chat-client.js";
+import type { Critique } from "./critique.js";
+import {
+  CritiqueWriter,
+  type CritiqueWritingOptions,
+  checkVotes,
+  critiqueShape,
+  type ModelRequest,
+} from "./critique-writer.js";
+import { checkJudgeInput, type JudgeInput } from "./input.js";
+import type { Judge } from "./judge.js";
+import type { ModelReply } from "./parse.js";
+import type { JudgeMessage } from "./prompt.js";
+import type { JudgeStats } from "./statistics.js";
+import { CRITIQUE_FORMAT, keepsToSchema, PROBE } from "./structured.js";
+import { BudgetSpent } from "./usage.js";
 
 /** Settings of {@link ChatJudge}. Times are in milliseconds. */
-export interface ChatJudgeOptions extends ParseOptions, JudgePromptOptions, RetryOptions {
+export interface ChatJudgeOptions extends CritiqueWritingOptions, RetryOptions {
   /** Address of the API, e.g. `http://127.0.0.1:8000/v1`; http or https, without user and password. */
   baseURL: string;
   /** Which model to ask; at least 7 B parameters are advisable. */
@@ -34,15 +45,21 @@ export interface ChatJudgeOptions extends ParseOptions, JudgePromptOptions, Retr
   headers?: Record<string, string> | undefined;
   /** Sampling temperature, 0 to 2. Default 0. */
   temperature?: number | undefined;
-  /** Most tokens of a reply: the critique, its marks, and what the model thinks before. Default 256. */
-  maxTokens?: number | undefined;
+  /** Sent as `seed`, plus the number of the vote; whole, from 0. Default: none is sent. */
+  seed?: number | undefined;
   /** Under which name `maxTokens` is sent. Default `max_tokens`; OpenAI's reasoning models want the other. */
   maxTokensField?: "max_tokens" | "max_completion_tokens" | undefined;
   /** Further fields of the request; they replace ours. `undefined` leaves one out. */
   request?: Record<string, unknown> | undefined;
-  /** What happens to critiques that state a gold answer. Default `off`: they are only counted. */
-  leak?: LeakPolicy | undefined;
-  /** Calls at work at the same time. Default 16. */
+  /**
+   * Whether the reply is forced into a JSON schema by the server (`response_format`), which rules out replies without a
+   * critique. `auto`, the default, asks the server once whether it can; where it cannot, the critique is marked text.
+   */
+  structured?: "auto" | "always" | "never" | undefined;
+  /**
+   * Requests at work at the same time, at most. Default 16. When the server says that it is overloaded (429, 503, 529) or
+   * does not answer in time, their number is halved; it grows back by one per round of successes.
+   */
   concurrency?: number | undefined;
   /** For one attempt. Default 60,000. */
   timeoutMs?: number | undefined;
@@ -59,26 +76,20 @@ export interface ChatJudgeOptions extends ParseOptions, JudgePromptOptions, Retr
 const Options = z.strictObject({
   baseURL: endpoint,
   model: z.string().min(1),
-  tokenizer: z.custom<TextTokenizer>(isTokenizer, "must have encodeText and decode"),
   apiKey: z.string().min(1).optional(),
   headers,
   temperature: z.number().min(0).max(2).default(0),
-  maxTokens: count.default(256),
+  seed: z.int().min(0).optional(),
   maxTokensField: z.enum(["max_tokens", "max_completion_tokens"]).default("max_tokens"),
   request: z.record(z.string(), z.unknown()).default({}),
-  leak: z.enum(["off", "redact", "drop"]).default("off"),
+  structured: z.enum(["auto", "always", "never"]).default("auto"),
   concurrency: count.default(16),
   timeoutMs: milliseconds.min(1).default(60_000),
   deadlineMs: milliseconds.min(1).default(600_000),
   maxResponseBytes: count.default(2 ** 20),
   breakerFailures: count.default(5),
   breakerOpenMs: milliseconds.default(10_000),
-  maxCritiqueTokens: count.optional(),
-  tags: z.array(z.string()).optional(),
-  wording: z.custom<Partial<JudgeWording>>((value) => typeof value === "object" && value !== null).optional(),
-  maxPassageLength: count.optional(),
-  maxReasoningLength: count.optional(),
-  maxFieldLength: count.optional(),
+  ...critiqueShape,
   ...retryShape,
 });
 
@@ -90,13 +101,16 @@ const Options = z.strictObject({
  * A server that fails again and again gets a rest. Redirects are not followed. Secrets never appear in reasons.
  */
 export class ChatJudge implements Judge {
+  /** See {@link Judge.identity}. Without the address: the same model elsewhere says the same. */
+  readonly identity: string;
   readonly #options: z.output<typeof Options>;
   readonly #client: ChatClient;
   readonly #retrier: Retrier;
   readonly #breaker: CircuitBreakerPolicy;
+  readonly #limit: AdaptiveLimit;
   readonly #queue: PQueue;
-  readonly #guard: LeakGuard;
-  readonly #counters = new JudgeCounters();
+  readonly #writer: CritiqueWriter;
+  #structured: Promise<boolean> | undefined;
 
   /**
    * Does not connect yet.
@@ -105,7 +119,9 @@ export class ChatJudge implements Judge {
    */
   constructor(options: ChatJudgeOptions) {
     this.#options = parseOptions(Options, options, "ChatJudge");
-    const { baseURL, headers, timeoutMs, maxResponseBytes, concurrency, leak } = this.#options;
+    const { baseURL, headers, timeoutMs, maxResponseBytes, concurrency } = this.#options;
+    const { model, temperature, seed, request, structured, votes } = this.#options;
+    checkVotes(votes, "temperature" in request ? Number.POSITIVE_INFINITY : temperature);
     const apiKey = this.#options.apiKey ?? (process.env.HINDSEARCH_JUDGE_API_KEY || undefined);
     const query = [...new URL(baseURL).searchParams.values()];
     const scrubber = new Scrubber([apiKey, ...Object.values(headers), ...query]);
@@ -115,69 +131,136 @@ export class ChatJudge implements Judge {
       halfOpenAfter: this.#options.breakerOpenMs,
       breaker: new ConsecutiveBreaker(this.#options.breakerFailures),
     });
+    this.#limit = new AdaptiveLimit(concurrency);
     this.#queue = new PQueue({ concurrency });
-    this.#guard = new LeakGuard(leak);
+    this.#writer = new CritiqueWriter(this.#options);
+    this.identity = this.#writer.identity({ judge: "chat", model, temperature, seed, request, structured });
   }
 
   /** See {@link Judge.critique}. */
   async critique(input: JudgeInput, { signal }: AbortOptions = {}): Promise<Critique> {
     throwIfAborted(signal);
     checkJudgeInput(input);
-    return abortable(
-      this.#queue.add(() => this.#work(input, signal)),
-      signal,
-    );
+    const work = this.#queue.add(() => {
+      throwIfAborted(signal);
+      return this.#writer.counted(() => this.#withinDeadline(input, signal));
+    });
+    return abortable(work, signal);
   }
 
   /** Figures for logs and panels. */
   stats(): JudgeStats {
-    return this.#counters.stats(this.#guard.stats());
+    return this.#writer.stats();
   }
 
-  async #work(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {
-    throwIfAborted(signal);
-    const start = performance.now();
-    const critique = this.#guard.apply(await this.#withinDeadline(input, signal), input);
-    this.#counters.add(critique, performance.now() - start);
-    return critique;
+  /** Requests that may be at work now; see `concurrency`. */
+  get concurrency(): number {
+    return this.#limit.limit;
   }
 
   async #withinDeadline(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {
-    const { deadlineMs, maxTokens } = this.#options;
+    const { deadlineMs } = this.#options;
     return withDeadline(deadlineMs, signal, async (inner, timedOut) => {
       try {
-        const ask = (messages: readonly JudgeMessage[], budget: number) => this.#ask(messages, budget, inner);
-        return await askForCritique(ask, input, { prompt: this.#options, parse: this.#options, maxTokens });
+        const form = (await this.#isStructured(inner)) ? "structured" : "marked";
+        return await this.#writer.write((request) => this.#ask(request, inner), input, form, inner);
       } catch (error) {
         throwIfAborted(signal);
         if (timedOut()) return { status: "failed", reason: `no critique within ${deadlineMs} ms` };
-        if (!(error instanceof AttemptError)) throw error;
-        return { status: "failed", reason: error.message };
+        // Of the probe; those of the critique itself are values already.
+        if (error instanceof AttemptError) return { status: "failed", reason: error.message };
+        throw error;
       }
     });
   }
 
-  #ask(messages: readonly JudgeMessage[], budget: number, signal: AbortSignal): Promise<ModelReply> {
-    const { model, temperature, maxTokensField, request, breakerOpenMs } = this.#options;
-    const body = { model, temperature, [maxTokensField]: budget, ...request };
-    return this.#retrier.run(async () => {
+  #ask({ messages, maxTokens, form, vote, reserve }: ModelRequest, signal: AbortSignal): Promise<ModelReply> {
+    const { seed } = this.#options;
+    const fields = {
+      ...(seed === undefined ? {} : { seed: seed + vote }),
+      ...(form === "structured" ? { response_format: CRITIQUE_FORMAT } : {}),
+    };
+    return this.#send(messages, maxTokens, fields, reserve, signal);
+  }
+
+  async #send(
+    messages: readonly JudgeMessage[],
+    maxTokens: number,
+    fields: ChatRequest,
+    reserve: ModelRequest["reserve"],
+    signal: AbortSignal,
+  ): Promise<ModelReply> {
+    const { model, temperature, maxTokensField, request } = this.#options;
+    const body = { model, temperature, [maxTokensField]: maxTokens, ...fields, ...request };
+    const key = randomUUID();
+    const attempt = async () => {
+      // Others may have been told to wait while this one stood in line.
+      await this.#retrier.ready(signal);
+      const settle = await reserve();
       try {
-        return await this.#breaker.execute(() => this.#client.complete(messages, body, signal));
+        const reply = await this.#guarded(() => this.#client.complete(messages, body, key, signal));
+        settle(reply.usage);
+        return reply;
       } catch (error) {
-        if (!(error instanceof BrokenCircuitError)) throw error;
-        const retryAfterMs = breakerOpenMs;
-        throw new AttemptError("the judge failed too often in a row", { retryable: true, retryAfterMs });
+        settle(error instanceof AttemptError && !error.charged && !signal.aborted ? null : undefined);
+        throw error;
       }
-    }, signal);
+    };
+    return this.#retrier.run(() => this.#limit.run(attempt, isOverload, { signal }), signal);
+  }
+
+  async #guarded(request: () => Promise<ModelReply>): Promise<ModelReply> {
+    try {
+      return await this.#breaker.execute(request);
+    } catch (error) {
+      if (!(error instanceof BrokenCircuitError)) throw error;
+      const retryAfterMs = this.#options.breakerOpenMs;
+      throw new AttemptError("the judge failed too often in a row", { retryable: true, retryAfterMs });
+    }
+  }
+
+  /** One question for all calls; a probe that could not be answered decides nothing and is put again. */
+  async #isStructured(signal: AbortSignal): Promise<boolean> {
+    const { structured } = this.#options;
+    if (structured !== "auto") return structured === "always";
+    this.#structured ??= this.#probe(signal).catch((error) => {
+      this.#structured = undefined;
+      throw error;
+    });
+    try {
+      return await abortable(this.#structured, signal);
+    } catch (error) {
+      if (error instanceof BudgetSpent) return false;
+      // The one who asked was aborted, not this call.
+      if (!signal.aborted && !(error instanceof AttemptError)) return this.#isStructured(signal);
+      throw error;
+    }
+  }
+
+  async #probe(signal: AbortSignal): Promise<boolean> {
+    const { maxTokens } = this.#options;
+    try {
+      const fields = { response_format: PROBE.format };
+      const reserve = () => this.#writer.reserve(PROBE.messages, maxTokens, signal);
+      return keepsToSchema((await this.#send(PROBE.messages, maxTokens, fields, reserve, signal)).text);
+    } catch (error) {
+      // What does not know the field refuses it.
+      if (error instanceof AttemptError && UNKNOWN_FIELD.includes(error.status)) return false;
+      throw error;
+    }
   }
 }
+
+/** Statuses of servers that do not know `response_format`. */
+const UNKNOWN_FIELD: readonly (number | undefined)[] = [400, 422, 501];
 
 /** A busy server says 429 and is no outage. */
 function isOutage(error: Error): boolean {
   return error instanceof AttemptError && error.retryable && error.status !== 429;
 }
 
-function isTokenizer(value: unknown): boolean {
-  const { encodeText, decode } = (value ?? {}) as Partial<TextTokenizer>;
-  return typeof encodeText === "function" && typeof decode === "function";
+/** Told so by the server, or by its silence: what was charged and has no status ran out of time or broke off. */
+function isOverload(error: unknown): boolean {
+  if (!(error instanceof AttemptError)) return false;
+  return [429, 503, 529].includes(error.status ?? 0) || (error.status === undefined && error.charged);
 }

@@ -1,5 +1,7 @@
+import { z } from "zod";
 import { cutText } from "../retrieval/cut.js";
-import type { Critique } from "./judge.js";
+import type { Critique, CritiqueFailure } from "./critique.js";
+import type { ReplyForm } from "./prompt.js";
 import { sanitize } from "./sanitize.js";
 
 /** What is needed of a tokenizer to count and cut tokens; the policy's own, since its teacher reads the critique. */
@@ -26,6 +28,8 @@ export interface ModelReply {
   text: string;
   /** Whether the model came to an end, reached its token limit, or declined through the API. */
   finish: "stop" | "length" | "refused";
+  /** Tokens read and written, if that is known. */
+  usage?: { promptTokens: number; completionTokens: number } | undefined;
 }
 
 /** Characters per token that are read of a critique before its tokens are counted, which takes long. */
@@ -40,32 +44,35 @@ const REFUSAL =
  * Reads the critique out of a model's reply.
  *
  * The last block between the marks counts; if no block is closed and the model came to an end, the rest after the last
- * opening mark. Marks, control tokens, tags and invisible characters are taken out, white space becomes single spaces,
- * and what is longer than `maxCritiqueTokens` is cut.
+ * opening mark. In the structured form the reply is a JSON object with a text under `critique`, what the model thought
+ * before it aside; marked text is read there too. Marks, control tokens, tags and invisible characters are taken out,
+ * white space becomes single spaces, and what is longer than `maxCritiqueTokens` is cut.
  *
  * @param reply - What the model wrote.
  * @param nonce - Of the prompt's marks.
+ * @param options - Tokenizer and limits.
+ * @param form - That was asked for. Default `marked`.
  */
-export function parseCritique(reply: ModelReply, nonce: string, options: ParseOptions): Critique {
+export function parseCritique(
+  reply: ModelReply,
+  nonce: string,
+  options: ParseOptions,
+  form: ReplyForm = "marked",
+): Critique {
   const raw = reply.text;
-  const failed = (status: Exclude<Critique["status"], "ok">, reason: string): Critique => ({
-    status,
-    reason,
-    raw,
-  });
+  const failed = (status: CritiqueFailure, reason: string): Critique => ({ status, reason, raw });
   if (reply.finish === "refused") return failed("refused", "the model declined through its API");
-  const block = lastBlock(raw, nonce);
+  const block = (form === "structured" ? objectBlock(raw) : undefined) ?? lastBlock(raw, nonce);
   if (block === undefined || (!block.closed && reply.finish === "length")) {
     if (reply.finish === "length") return failed("truncated", "the reply ended at its token limit");
+    if (raw.trim() === "") return failed("empty", "the reply is empty");
     if (REFUSAL.test(raw.trim())) return failed("refused", "the reply begins like a refusal");
-    return failed(
-      "unparsable",
-      raw.trim() === "" ? "the reply is empty" : "the reply has no marked critique",
-    );
+    return failed("unparsable", `the reply has no ${form} critique`);
   }
   const { tokenizer, maxCritiqueTokens = 128, tags = DEFAULT_TAGS } = options;
   const said = cutText(block.text, CHARACTERS_PER_TOKEN * maxCritiqueTokens);
   const clean = sanitize(said.replaceAll(markPattern(nonce), " "), tags);
+  if (clean === "") return failed("empty", "the critique is empty");
   if (REFUSAL.test(clean)) return failed("refused", "the critique begins like a refusal");
   const text = cut(clean, maxCritiqueTokens, tokenizer);
   if ([...text].length <= TOO_SHORT) {
@@ -75,6 +82,20 @@ export function parseCritique(reply: ModelReply, nonce: string, options: ParseOp
     );
   }
   return { status: "ok", text, raw };
+}
+
+const CritiqueObject = z.object({ critique: z.string() });
+
+/** Only the whole reply counts: an object within a text may be a passage that the model quotes. */
+function objectBlock(reply: string): { text: string; closed: boolean } | undefined {
+  const end = reply.lastIndexOf("</think>");
+  try {
+    const value: unknown = JSON.parse(end < 0 ? reply : reply.slice(end + "</think>".length));
+    const { data } = CritiqueObject.safeParse(value);
+    return data && { text: data.critique, closed: true };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Models change the case of marks and the spaces inside. */

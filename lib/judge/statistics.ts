@@ -1,8 +1,9 @@
 import { LatencyRecorder, type LatencySummary } from "../network/latency.js";
-import type { Critique, CritiqueFailure } from "./judge.js";
-import type { LeakStats } from "./leak.js";
+import { CRITIQUE_FAILURES, type Critique, type CritiqueFailure } from "./critique.js";
+import type { LeakStats } from "./leak-guard.js";
+import type { JudgeUsage } from "./usage.js";
 
-/** What a judge did so far. */
+/** What a judge did since it was made. */
 export interface JudgeStats {
   /** Critiques asked for, aborted ones not counted. */
   calls: number;
@@ -10,41 +11,43 @@ export interface JudgeStats {
   ok: number;
   /** Calls without a critique, by why. */
   failures: Record<CritiqueFailure, number>;
+  /** Calls that a record answered; always 0 for a judge that has none. */
+  cacheHits: number;
   /** From the start of the work on a call to its end, retries included, waiting for a free place not. */
   latency: LatencySummary;
   /** How often critiques stated a gold answer. */
   leaks: LeakStats;
+  /** Tokens and money. */
+  usage: JudgeUsage;
 }
 
 /** Counts what a judge does. */
 export class JudgeCounters {
   readonly #latency = new LatencyRecorder();
-  readonly #failures: Record<CritiqueFailure, number> = {
-    unparsable: 0,
-    "too-short": 0,
-    refused: 0,
-    truncated: 0,
-    leaked: 0,
-    failed: 0,
-  };
+  readonly #failures = Object.fromEntries(CRITIQUE_FAILURES.map((status) => [status, 0])) as Record<
+    CritiqueFailure,
+    number
+  >;
   #calls = 0;
 
-  /** Adds one call. */
-  add(critique: Critique, milliseconds: number): void {
+  /** Runs a call and counts it, unless it throws. */
+  async counted(call: () => Promise<Critique>): Promise<Critique> {
+    const start = performance.now();
+    const critique = await call();
     this.#calls++;
-    this.#latency.record(milliseconds);
+    this.#latency.record(performance.now() - start);
     if (critique.status !== "ok") this.#failures[critique.status]++;
+    return critique;
   }
 
   /** The counts so far. */
-  stats(leaks: LeakStats): JudgeStats {
+  stats(): Pick<JudgeStats, "calls" | "ok" | "failures" | "latency"> {
     const failed = Object.values(this.#failures).reduce((sum, count) => sum + count, 0);
     return {
       calls: this.#calls,
       ok: this.#calls - failed,
       failures: { ...this.#failures },
       latency: this.#latency.summary(),
-      leaks,
     };
   }
 }

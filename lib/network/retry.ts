@@ -8,6 +8,8 @@ export interface AttemptDetails extends ErrorOptions {
   status?: number | undefined;
   /** How long the server asks to wait, in milliseconds. */
   retryAfterMs?: number | undefined;
+  /** Whether the server may have done the work, and charge for it. Default false. */
+  charged?: boolean | undefined;
 }
 
 /** One request to a server failed. Clients turn it into their own error or failure value. */
@@ -20,16 +22,22 @@ export class AttemptError extends Error {
   readonly status: number | undefined;
   /** How long the server asks to wait, in milliseconds. */
   readonly retryAfterMs: number | undefined;
+  /** Whether the server may have done the work, and charge for it. */
+  readonly charged: boolean;
 
   /**
    * @param message - What happened, without secrets: it becomes part of the client's message.
    * @param details - What a client needs to decide.
    */
-  constructor(message: string, { retryable, status, retryAfterMs, ...options }: AttemptDetails) {
+  constructor(
+    message: string,
+    { retryable, status, retryAfterMs, charged = false, ...options }: AttemptDetails,
+  ) {
     super(message, options);
     this.retryable = retryable;
     this.status = status;
     this.retryAfterMs = retryAfterMs;
+    this.charged = charged;
   }
 }
 
@@ -79,7 +87,7 @@ export class Retrier {
    */
   async run<T>(attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     for (let attempts = 1; ; attempts++) {
-      await this.#waitForServer(signal);
+      await this.ready(signal);
       try {
         return await attempt();
       } catch (error) {
@@ -94,7 +102,8 @@ export class Retrier {
     }
   }
 
-  async #waitForServer(signal: AbortSignal | undefined): Promise<void> {
+  /** Waits for as long as the server asked for; at once if it did not. An attempt that queued asks again before it is sent. */
+  async ready(signal: AbortSignal | undefined): Promise<void> {
     for (;;) {
       const wait = this.#pausedUntil - performance.now();
       if (wait <= 0) return;

@@ -1,7 +1,9 @@
 import { type AbortOptions, abortable, onAbort, throwIfAborted, withDeadline } from "../abort.js";
 import { startPaced } from "../agent/pacer.js";
 import type { Span, Trajectory } from "../agent/trajectory.js";
-import { type Critique, type Judge, type JudgeInput, readCritique } from "../judge/judge.js";
+import { type Critique, readCritique } from "../judge/critique.js";
+import type { JudgeInput } from "../judge/input.js";
+import type { Judge } from "../judge/judge.js";
 import { foreignReason } from "../network/secrets.js";
 import type { TrainingSample } from "./samples.js";
 

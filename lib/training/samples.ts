@@ -1,7 +1,7 @@
 import { startPaced } from "../agent/pacer.js";
 import type { Trajectory } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
-import type { Critique } from "../judge/judge.js";
+import type { Critique } from "../judge/critique.js";
 import type { RewardResult } from "../reward/reward.js";
 import { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./advantages.js";
 

@@ -2,7 +2,9 @@ import { countPolicyTokens, policyMask, scopeMask, type TokenScope } from "../ag
 import { Pacer } from "../agent/pacer.js";
 import type { RolloutResult } from "../agent/rollout.js";
 import type { TrajectoryStatus } from "../agent/trajectory.js";
+import type { Judge } from "../judge/judge.js";
 import { mentionsAnswer } from "../judge/leak.js";
+import type { JudgeStats } from "../judge/statistics.js";
 import type { CritiqueStatistics } from "./critiques.js";
 import { type GapHealth, quantile, ratio } from "./gap.js";
 import type { GroupOutcome, TrainingSample } from "./samples.js";
@@ -59,6 +61,8 @@ export interface JudgeHealth {
   latencyP95: number | null;
   /** Critiques whose hint did not fit the teacher's context; their trajectories have no distillation term. */
   overBudget: number;
+  /** What the judge itself counts since it was made, costs included; absent if it does not count. */
+  total?: JudgeStats;
 }
 
 /** How far the policy is from the frozen reference, by the k3 estimate on what it sampled, nats per token. */
@@ -144,9 +148,11 @@ export async function judgeHealth(
   samples: readonly TrainingSample[],
   statistics: CritiqueStatistics,
   overBudget: number,
+  judge?: Pick<Judge, "stats">,
 ): Promise<JudgeHealth> {
   const { calls, ok, failures, latencies } = statistics;
   const failed = samples.filter((sample) => sample.failed);
+  const total = judge?.stats?.();
   const pacer = new Pacer();
   let leaks = 0;
   for (const { trajectory, critique } of samples) {
@@ -164,6 +170,7 @@ export async function judgeHealth(
     latency: ratio(sum(latencies), calls),
     latencyP95: quantile(Float64Array.from(latencies).sort(), 0.95),
     overBudget,
+    ...(total && { total }),
   };
 }
 

@@ -102,7 +102,7 @@ export async function trainingStep(context: StepContext, step: number): Promise<
   const metrics: StepMetrics = {
     step,
     rollout: await rolloutHealth(samples, rolled),
-    ...(critiques && { judge: await judgeHealth(samples, critiques, overBudget) }),
+    ...(critiques && { judge: await judgeHealth(samples, critiques, overBudget, context.judge) }),
     ...(distillation && { distillation }),
     ...(hasReference && { reference: await referenceHealth(samples, update.tokenScope) }),
     ...(gradients && { gradients }),

@@ -1,4 +1,6 @@
-import type { Critique, Judge, JudgeInput } from "../judge/judge.js";
+import type { Critique } from "../judge/critique.js";
+import type { JudgeInput } from "../judge/input.js";
+import type { Judge } from "../judge/judge.js";
 import type { Entity, World } from "./world.js";
 
 /**

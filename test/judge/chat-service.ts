@@ -1,5 +1,5 @@
 import { ChatJudge, type ChatJudgeOptions } from "../../lib/judge/chat.js";
-import type { JudgeInput } from "../../lib/judge/judge.js";
+import type { JudgeInput } from "../../lib/judge/input.js";
 import { byteTokenizer } from "../support/byte-tokenizer.js";
 import { type Handler, loopbackServer, type ReceivedRequest, sendJson } from "../support/loopback-server.js";
 
@@ -57,6 +57,7 @@ export function chatService() {
         baseDelayMs: 5,
         maxDelayMs: 20,
         breakerFailures: 1000,
+        structured: "never",
         ...options,
       });
     },

@@ -1,7 +1,7 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { ChatJudge, type ChatJudgeOptions } from "../../lib/judge/chat.js";
-import type { JudgeInput } from "../../lib/judge/judge.js";
+import type { JudgeInput } from "../../lib/judge/input.js";
 import { byteTokenizer } from "../support/byte-tokenizer.js";
 import { type Handler, type ReceivedRequest, sendJson } from "../support/loopback-server.js";
 import { first, hang, slow, status } from "../support/misbehaviour.js";
@@ -70,8 +70,8 @@ describe("a good reply", () => {
 describe("replies that are no critique are values", () => {
   test.each<[string, unknown, string]>([
     ["unmarked words", completion("Search the director."), "unparsable"],
-    ["empty content", completion(""), "unparsable"],
-    ["a tool call", completion(null, "tool_calls"), "unparsable"],
+    ["empty content", completion(""), "empty"],
+    ["a tool call", completion(null, "tool_calls"), "empty"],
     ["a refusal", completion(null, "stop", { refusal: "I can't help with that." }), "refused"],
     ["a content filter", completion("", "content_filter"), "refused"],
     ["a refusal in words", completion("I'm sorry, but I cannot assist with that."), "refused"],
@@ -96,14 +96,14 @@ describe("replies that are no critique are values", () => {
 
   test("a leak is counted, redacted or dropped", async () => {
     const leaking = says("Search for hospitals in Cincinnati first.");
-    const off = judge(leaking);
-    expect(await off.critique(INPUT)).toMatchObject({ text: "Search for hospitals in Cincinnati first." });
-    expect(off.stats().leaks).toEqual({ checked: 1, leaked: 1, rate: 1 });
+    const keep = judge(leaking);
+    expect(await keep.critique(INPUT)).toMatchObject({ text: "Search for hospitals in Cincinnati first." });
+    expect(keep.stats().leaks).toEqual({ keep: { checked: 1, leaked: 1, rate: 1, leakedAgain: 0 } });
     const redact = judge(leaking, { leak: "redact" });
     expect(await redact.critique(INPUT)).toMatchObject({ text: "Search for hospitals in the answer first." });
     const drop = judge(leaking, { leak: "drop" });
     expect(await drop.critique(INPUT)).toMatchObject({ status: "leaked" });
-    expect(drop.stats()).toMatchObject({ failures: { leaked: 1 }, leaks: { rate: 1 } });
+    expect(drop.stats()).toMatchObject({ failures: { leaked: 1 }, leaks: { drop: { rate: 1 } } });
   });
 });
 

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import type { Critique, JudgeInput } from "../../lib/judge/judge.js";
-import { LeakGuard, mentionsAnswer, redactAnswers } from "../../lib/judge/leak.js";
+import { mentionsAnswer, redactAnswers } from "../../lib/judge/leak.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 
 describe("found", () => {
@@ -23,6 +22,30 @@ describe("found", () => {
     ["東京都の人口", "東京"],
     ["Сталкер, фильм", "сталкер"],
     ["new york city", "New York"],
+    ["films of nineteen seventy-five", "1975"],
+    ["the year 1975", "nineteen seventy-five"],
+    ["born in twenty oh four", "2004"],
+    ["two thousand and five people", "2,005"],
+    ["about twelve thousand five hundred people", "12,500"],
+    ["seven films", "7"],
+    ["7 films", "seven"],
+    ["the twenty-first century", "21st"],
+    ["a hundred and one dogs", "101"],
+    ["the city of Lodz", "Łódź"],
+    ["the city of Łódź", "Lodz"],
+    ["Strasse, Soren, Aegir", "Straße"],
+    ["Strasse, Soren, Aegir", "Søren"],
+    ["Steven_Spielberg/films", "Steven Spielberg"],
+    ["Steven... Spielberg", "Steven Spielberg"],
+    ["the film Stalker", "Сталкер"],
+    ["фильм Сталкер", "Stalker"],
+    ["maps of Beijing", "北京"],
+    ["北京の地図", "Beijing"],
+    ["トヨタの車", "Toyota"],
+    ["Athina airport", "Αθήνα"],
+    ["P\u0430ris with a Cyrillic letter", "Paris"],
+    ["Pa\u200dris with a joiner inside", "Paris"],
+    ["Pa\u00adris with a soft hyphen", "Paris"],
   ])("%j states %j", (text, gold) => {
     expect(mentionsAnswer(text, ["something else", gold])).toBe(true);
   });
@@ -39,6 +62,14 @@ describe("not found", () => {
     ["Search the film", ""],
     ["", "Paris"],
     ["1975 and 19750", "9750"],
+    ["Search one of them", "1"],
+    ["First search it, second search that", "1st"],
+    ["five and six", "56"],
+    ["twenty, thirty", "2"],
+    ["動物園 in 東京", "東動"],
+    // The same sounds, within a script and across.
+    ["東京", "動京"],
+    ["to be at a park", "та"],
   ])("%j does not state %j", (text, gold) => {
     expect(mentionsAnswer(text, [gold])).toBe(false);
   });
@@ -58,57 +89,13 @@ describe("redacted", () => {
     ["Search New York City maps", ["New York", "New York City"], "Search the answer maps"],
     ["Nothing here", ["Paris"], "Nothing here"],
     ["東京都の人口", ["東京"], "the answer都の人口"],
+    ["Films of nineteen seventy-five.", ["1975"], "Films of the answer."],
+    ["Ask Pa\u200dris now", ["Paris"], "Ask the answer now"],
+    ["Фильм Сталкер.", ["Stalker"], "Фильм the answer."],
   ])("%j without %j", (text, golds, expected) => {
     const redacted = redactAnswers(text, golds);
     expect(redacted).toBe(expected);
     expect(mentionsAnswer(redacted, golds)).toBe(false);
-  });
-});
-
-describe("LeakGuard", () => {
-  const input: JudgeInput = { question: "Who?", goldAnswers: ["Ada Lovelace"], steps: [], answer: null };
-  const leaking: Critique = { status: "ok", text: "Search for Ada Lovelace's mother.", raw: "r" };
-  const clean: Critique = { status: "ok", text: "Search for the poet's daughter.", raw: "r" };
-  const failed: Critique = { status: "unparsable", reason: "x" };
-
-  test("off: passes and counts", () => {
-    const guard = new LeakGuard("off");
-    expect([leaking, clean, failed].map((critique) => guard.apply(critique, input))).toEqual([
-      leaking,
-      clean,
-      failed,
-    ]);
-    expect(guard.stats()).toEqual({ checked: 2, leaked: 1, rate: 0.5 });
-  });
-
-  test("redact: replaces, keeps the reply", () => {
-    const guard = new LeakGuard("redact");
-    expect(guard.apply(leaking, input)).toEqual({
-      status: "ok",
-      text: "Search for the answer's mother.",
-      raw: "r",
-    });
-    expect(guard.apply(clean, input)).toBe(clean);
-  });
-
-  test("redact: nothing useful left", () => {
-    const guard = new LeakGuard("redact");
-    expect(guard.apply({ status: "ok", text: "It is Ada Lovelace." }, input)).toEqual({
-      status: "leaked",
-      reason: expect.any(String),
-    });
-  });
-
-  test("drop", () => {
-    const guard = new LeakGuard("drop");
-    expect(guard.apply(leaking, input)).toEqual({ status: "leaked", reason: expect.any(String), raw: "r" });
-    expect(guard.stats().rate).toBe(1);
-  });
-
-  test("a judge without gold answers is not checked", () => {
-    const guard = new LeakGuard("drop");
-    expect(guard.apply(leaking, { ...input, goldAnswers: null })).toBe(leaking);
-    expect(guard.stats()).toEqual({ checked: 0, leaked: 0, rate: 0 });
   });
 });
 

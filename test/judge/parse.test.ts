@@ -59,13 +59,13 @@ describe("the block", () => {
 
 describe("what is no critique", () => {
   test.each<[string, string, ModelReply["finish"], string]>([
-    ["nothing", "", "stop", "unparsable"],
+    ["nothing", "", "stop", "empty"],
     ["words without marks", "You should search the director.", "stop", "unparsable"],
     ["only a closing mark", `Search the director's name.${close}`, "stop", "unparsable"],
     ["nothing at the token limit", "", "length", "truncated"],
     ["thoughts at the token limit", "<think>Let me see, the film", "length", "truncated"],
     ["half a block at the token limit", `${open}Search the director's`, "length", "truncated"],
-    ["an empty block", `${open}${close}`, "stop", "too-short"],
+    ["an empty block", `${open}${close}`, "stop", "empty"],
     ["ten characters", `${open}Search it!${close}`, "stop", "too-short"],
     ["tags alone", `${open}<search></search><think></think> <|im_end|> ok${close}`, "stop", "too-short"],
     ["a refusal in words", "I'm sorry, but I can't help with that.", "stop", "refused"],

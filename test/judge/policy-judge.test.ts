@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { JudgeInput } from "../../lib/judge/judge.js";
+import type { JudgeInput } from "../../lib/judge/input.js";
 import { PolicyJudge } from "../../lib/judge/policy-judge.js";
 import { judgePrompt } from "../../lib/judge/prompt.js";
 import { ChatTemplate } from "../../lib/policy/chat-template.js";
@@ -8,12 +8,12 @@ import { byteTokenizerJson } from "../support/byte-tokenizer.js";
 
 const TEMPLATE =
   "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>{% endfor %}<|start|>assistant\n";
-const WORDING = { system: "S {open}", request: "Go" };
+const WORDING = { system: "S {open}", marked: "", request: "Go" };
 const TEXT = "Search the director.";
 const INPUT: JudgeInput = {
   question: "Where?",
   goldAnswers: ["Ohio"],
-  steps: [{ query: "Jaws", passages: [] }],
+  steps: [{ query: "director", passages: [] }],
   answer: null,
 };
 const FIRST_CONTROL = 256;
@@ -101,7 +101,7 @@ describe("a model that was taught one critique", () => {
   test("gives it", async () => {
     const judge = new PolicyJudge({ policy: taught, wording: WORDING });
     expect(await judge.critique(INPUT)).toMatchObject({ status: "ok", text: TEXT });
-    expect(judge.stats()).toMatchObject({ calls: 1, ok: 1, leaks: { checked: 1, leaked: 0 } });
+    expect(judge.stats()).toMatchObject({ calls: 1, ok: 1, leaks: { keep: { checked: 1, leaked: 0 } } });
   });
 
   test("within its budget: once more with four times of it, then truncated", async () => {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import type { JudgeInput } from "../../lib/judge/judge.js";
+import type { JudgeInput } from "../../lib/judge/input.js";
 import { JUDGE_WORDING, type JudgePrompt, judgePrompt } from "../../lib/judge/prompt.js";
 
 const INPUT: JudgeInput = {
@@ -67,7 +67,7 @@ test("no answer, no searches, no title", () => {
 });
 
 test("is the same for the same trajectory and has another nonce for another", () => {
-  expect(judgePrompt(INPUT)).toEqual(judgePrompt(structuredClone(INPUT)));
+  expect(textOf(judgePrompt(INPUT))).toBe(textOf(judgePrompt(structuredClone(INPUT))));
   expect(judgePrompt({ ...INPUT, answer: "Paris" }).nonce).not.toBe(judgePrompt(INPUT).nonce);
 });
 
@@ -141,11 +141,11 @@ describe("foreign text", () => {
 
 test("the wording can be replaced in part", () => {
   const prompt = judgePrompt(INPUT, {
-    wording: { system: "S {open}", question: "Q:", request: "R {close}" },
+    wording: { system: "S {open}", marked: "M {close}", question: "Q:", request: "R {close}" },
   });
   expect(textOf(prompt)).toMatch(
     new RegExp(
-      `^S \\[\\[critique ${prompt.nonce}\\]\\]\\n---\\n.*\\nQ: Where[^]*R \\[\\[end ${prompt.nonce}\\]\\]$`,
+      `^S \\[\\[critique ${prompt.nonce}\\]\\]\\n\\nM \\[\\[end ${prompt.nonce}\\]\\]\\n---\\n.*\\nQ: Where[^]*R \\[\\[end ${prompt.nonce}\\]\\]$`,
     ),
   );
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Trajectory, TrajectoryStatus } from "../../lib/agent/trajectory.js";
 import { Random } from "../../lib/data/random.js";
-import type { JudgeInput } from "../../lib/judge/judge.js";
+import type { JudgeInput } from "../../lib/judge/input.js";
 import { Assessment, type AssessmentOptions } from "../../lib/training/assessment.js";
 import { Critic, type CritiqueOptions } from "../../lib/training/critiques.js";
 import { trajectoryOf } from "../support/trajectory.js";

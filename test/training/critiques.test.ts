@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { Critique, Judge } from "../../lib/judge/judge.js";
+import type { Critique } from "../../lib/judge/critique.js";
+import type { Judge } from "../../lib/judge/judge.js";
 import { critiqueSamples, inScope, judgeInput } from "../../lib/training/critiques.js";
 import { hintsOf } from "../../lib/training/hints.js";
 import { sampleOf } from "./samples.js";

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { JudgeStats } from "../../lib/judge/statistics.js";
 import { judgeHealth, referenceHealth, rolloutHealth } from "../../lib/training/signal.js";
 import { sampleOf } from "./samples.js";
 
@@ -75,6 +76,13 @@ test("judgeHealth counts failures, leaks and the share of failed trajectories th
     latencyP95: 30,
     overBudget: 1,
   });
+});
+
+test("judgeHealth has what the judge itself counts", async () => {
+  const total = { calls: 3 } as JudgeStats;
+  const statistics = { calls: 0, ok: 0, failures: {}, latencies: [], milliseconds: 0 };
+  expect(await judgeHealth([], statistics, 0, { stats: () => total })).toMatchObject({ total });
+  expect(await judgeHealth([], statistics, 0, {})).not.toHaveProperty("total");
 });
 
 test("referenceHealth is the k3 estimate over policy tokens and over the scope", async () => {

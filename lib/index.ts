@@ -86,7 +86,7 @@ export {
 } from "./judge/prompt.js";
 export type { VoteSelection } from "./judge/selection.js";
 export type { JudgeStats } from "./judge/statistics.js";
-export type { JudgeBudget, JudgeUsage, TokenPrices } from "./judge/usage.js";
+export type { JudgeBudget, JudgeUsage, RequestTokens, TokenPrices } from "./judge/usage.js";
 export type { MemoryUse } from "./native/addon.js";
 export type { DecoderStats } from "./native/decoder.js";
 export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";

@@ -1,20 +1,6 @@
 import { z } from "zod";
 import { foreignReason } from "../network/secrets.js";
 
-/** Why there can be no critique; see {@link CritiqueFailure}. @internal */
-export const CRITIQUE_FAILURES = [
-  "empty",
-  "unparsable",
-  "too-short",
-  "refused",
-  "truncated",
-  "wrong-language",
-  "off-topic",
-  "leaked",
-  "budget-spent",
-  "failed",
-] as const;
-
 /**
  * Why there is no critique.
  *
@@ -31,7 +17,31 @@ export const CRITIQUE_FAILURES = [
  * | `budget-spent` | the judge's budget of tokens or money does not allow another request |
  * | `failed` | no usable reply: outage, deadline, open circuit, refused request, malformed response |
  */
-export type CritiqueFailure = (typeof CRITIQUE_FAILURES)[number];
+export type CritiqueFailure =
+  | "empty"
+  | "unparsable"
+  | "too-short"
+  | "refused"
+  | "truncated"
+  | "wrong-language"
+  | "off-topic"
+  | "leaked"
+  | "budget-spent"
+  | "failed";
+
+/** All of them. @internal */
+export const CRITIQUE_FAILURES = [
+  "empty",
+  "unparsable",
+  "too-short",
+  "refused",
+  "truncated",
+  "wrong-language",
+  "off-topic",
+  "leaked",
+  "budget-spent",
+  "failed",
+] as const satisfies readonly CritiqueFailure[];
 
 /**
  * What a judge says about a trajectory, in at most 8,192 characters. Only `ok` gives a hint; every failure leaves the trajectory without a

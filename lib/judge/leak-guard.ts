@@ -2,9 +2,6 @@ import type { Critique } from "./critique.js";
 import type { JudgeInput } from "./input.js";
 import { mentionsAnswer, REPLACEMENT, redactAnswers } from "./leak.js";
 
-/** The policies; see {@link LeakPolicy}. */
-export const LEAK_POLICIES = ["keep", "redact", "drop", "ask-again"] as const;
-
 /**
  * What happens to a critique that states a gold answer. It is counted in every case.
  *
@@ -13,7 +10,10 @@ export const LEAK_POLICIES = ["keep", "redact", "drop", "ask-again"] as const;
  * - `drop`: there is no critique (status `leaked`).
  * - `ask-again`: the judge is told so and asked once more; if it states the answer again, there is no critique.
  */
-export type LeakPolicy = (typeof LEAK_POLICIES)[number];
+export type LeakPolicy = "keep" | "redact" | "drop" | "ask-again";
+
+/** All of them. @internal */
+export const LEAK_POLICIES = ["keep", "redact", "drop", "ask-again"] as const satisfies readonly LeakPolicy[];
 
 /** How often critiques stated a gold answer. */
 export interface LeakCounts {

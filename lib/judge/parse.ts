@@ -3,6 +3,7 @@ import { cutText } from "../retrieval/cut.js";
 import type { Critique, CritiqueFailure } from "./critique.js";
 import type { ReplyForm } from "./prompt.js";
 import { sanitize } from "./sanitize.js";
+import type { RequestTokens } from "./usage.js";
 
 /** What is needed of a tokenizer to count and cut tokens; the policy's own, since its teacher reads the critique. */
 export interface TextTokenizer {
@@ -29,7 +30,7 @@ export interface ModelReply {
   /** Whether the model came to an end, reached its token limit, or declined through the API. */
   finish: "stop" | "length" | "refused";
   /** Tokens read and written, if that is known. */
-  usage?: { promptTokens: number; completionTokens: number } | undefined;
+  usage?: RequestTokens | undefined;
 }
 
 /** Characters per token that are read of a critique before its tokens are counted, which takes long. */

@@ -35,7 +35,9 @@ export interface JudgeUsage {
 
 /** Tokens of one request. */
 export interface RequestTokens {
+  /** Read. */
   promptTokens: number;
+  /** Written. */
   completionTokens: number;
 }
 

@@ -85,6 +85,21 @@ TEST(the_ends_of_the_uniform_range_are_safe) {
   });
 }
 
+// A sum of many in f32 is off by more than the last tokens weigh; they must not get the difference.
+TEST(rounding_does_not_draw_what_is_next_to_impossible) {
+  for_instruction_sets([](Backend& backend) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      Floats logits = normal(700, seed, 2);
+      for (std::size_t i = 600; i < 700; ++i) logits[i] -= 60;
+      for (const Sampling& sampling :
+           {Sampling{}, Sampling{.top_p = 1 - 0x1p-24f}, Sampling{.min_p = 1e-30f}}) {
+        const Draws draws = draw(backend, logits, sampling, {1 - 0x1p-53, 1 - 1e-12, 1 - 1e-9});
+        for (const Token token : draws.tokens) CHECK(token < 600);
+      }
+    }
+  });
+}
+
 TEST(greedy_takes_the_first_of_the_largest) {
   for_instruction_sets([](Backend& backend) {
     Floats logits = normal(1700, 7);

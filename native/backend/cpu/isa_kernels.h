@@ -5,6 +5,7 @@
 #include "native/backend/cpu/attention_kernels.h"
 #include "native/backend/cpu/gemm_kernels.h"
 #include "native/backend/cpu/row_kernels.h"
+#include "native/backend/cpu/sample_kernels.h"
 
 namespace hindsearch::cpu::HINDSEARCH_ISA {
 
@@ -24,8 +25,15 @@ constexpr RowKernels row_kernels() {
       .attention_gradient = attention_gradient,
       .dot = dot,
       .exponentials = exponentials,
-      .chunk_statistics = chunk_statistics,
+      .chunk_statistics = chunk_statistics<true>,
+      .chunk_sum = chunk_statistics<false>,
       .softmax_gradient = softmax_gradient,
+      .row_maximum = row_maximum,
+      .masses = masses,
+      .bracket_logits = bracket<false>,
+      .bracket_masses = bracket<true>,
+      .collect = collect,
+      .sum_from = sum_from,
   };
 }
 

@@ -67,6 +67,16 @@ struct ChunkStatistics {
   float weighted;
 };
 
+// Floats (or tokens) that a kernel which picks values out of a row may write behind the last.
+inline constexpr std::int64_t kPickSlack = 16;
+
+// Values of a row split at two bounds: the weight of those below `low`, and how many lie in [low,
+// high].
+struct Bracketed {
+  double below;
+  std::int64_t inside;
+};
+
 struct AttentionRows {
   int count;                    // 1..attention_rows
   const float* const* queries;  // [count], D floats each
@@ -127,9 +137,29 @@ struct RowKernels {
                        float* out);
   ChunkStatistics (*chunk_statistics)(const float* logits, std::int64_t n,
                                       float inverse_temperature);
+  // The same, bit for bit, with `weighted` left at 0, for where nobody asks for an entropy.
+  ChunkStatistics (*chunk_sum)(const float* logits, std::int64_t n, float inverse_temperature);
   // logits := -factor * e^(logit * inverse_temperature - log_sum)
   void (*softmax_gradient)(float* logits, std::int64_t n, float inverse_temperature, float log_sum,
                            float factor);
+
+  // --- For the filters of Sampling. Nothing is NaN but where it says so. ---
+  // The largest, NaN when any is NaN.
+  float (*row_maximum)(const float* logits, std::int64_t n);
+  // out = e^((logit - top) * inverse_temperature), and their sum.
+  double (*masses)(const float* logits, std::int64_t n, float top, float inverse_temperature,
+                   float* out);
+  // The values in [low, high] go to `inside` [n + kPickSlack] in order. A logit weighs 1, a mass
+  // itself.
+  Bracketed (*bracket_logits)(const float* logits, std::int64_t n, float low, float high,
+                              float* inside);
+  Bracketed (*bracket_masses)(const float* masses, std::int64_t n, float low, float high,
+                              float* inside);
+  // The values of at least `lowest` with their positions [n + kPickSlack each], in order; how many.
+  std::int64_t (*collect)(const float* values, std::int64_t n, float lowest, float* found,
+                          Token* positions);
+  // Sum of the masses of at least `lowest`.
+  double (*sum_from)(const float* masses, std::int64_t n, float lowest);
 };
 
 // Everything of one instruction set.

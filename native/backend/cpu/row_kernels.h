@@ -168,6 +168,7 @@ inline void silu_gate_backward(float* gate_up, float* d_out, std::int64_t width,
 }
 
 // A lane where z is NaN makes the sum NaN; one where z is -inf adds nothing.
+template <bool kWeighted>
 inline ChunkStatistics chunk_statistics(const float* logits, std::int64_t n,
                                         float inverse_temperature) {
   const F16 scale = splat16(inverse_temperature);
@@ -184,6 +185,7 @@ inline ChunkStatistics chunk_statistics(const float* logits, std::int64_t n,
     const F16 below = z - shift;
     const F16 e = exp(below);
     total = total + e;
+    if (!kWeighted) return;
     // Where e is 0, `below` may be -inf; 0 * -inf would be NaN.
     weighted = each([&](int i) {
       return e.part[i] > 0 ? fma(e.part[i], below.part[i], weighted.part[i]) : weighted.part[i];

@@ -12,8 +12,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
+  CorpusIndex,
   HttpRetriever,
-  LanceRetriever,
   loadQuestions,
   PostgresRetriever,
   type Question,
@@ -55,8 +55,8 @@ await runCommand(async (signal) => {
   try {
     const started = performance.now();
     const index = join(folder, "index");
-    await LanceRetriever.build(index, corpus, { signal });
-    const embedded = await LanceRetriever.open(index);
+    await CorpusIndex.build(corpus, index, { signal });
+    const embedded = await CorpusIndex.open(index);
     cleanUp.push(() => embedded.close());
     log(`embedded index of ${embedded.size} passages`, started);
 

@@ -5,10 +5,10 @@
  *     npx tsx examples/serve-retriever.ts --corpus corpus.jsonl.gz --port 8000
  *     HINDSEARCH_SERVER_TOKEN=... npx tsx examples/serve-retriever.ts --index wiki-index --host 0.0.0.0
  *
- * A corpus is held in memory; an index is what `LanceRetriever.build` made. Ctrl-C finishes the requests at work first.
+ * A corpus is held in memory; an index is what `CorpusIndex.build` made. Ctrl-C finishes the requests at work first.
  */
 import { once } from "node:events";
-import { LanceRetriever, MemoryRetriever, type Retriever, readCorpus, serveRetriever } from "hindsearch";
+import { CorpusIndex, MemoryRetriever, type Retriever, readCorpus, serveRetriever } from "hindsearch";
 import { readOptions, runCommand, UsageError, wholeNumber } from "./world/command-line.js";
 
 await runCommand(async (signal) => {
@@ -36,7 +36,7 @@ async function open(
   corpus: string | undefined,
   signal: AbortSignal,
 ): Promise<Retriever> {
-  if (index !== undefined && corpus === undefined) return LanceRetriever.open(index);
+  if (index !== undefined && corpus === undefined) return CorpusIndex.open(index);
   if (corpus !== undefined && index === undefined) {
     return MemoryRetriever.create(readCorpus(corpus, { signal }), { signal });
   }

@@ -33,6 +33,8 @@ export const HindsearchErrorCode = {
   DISPOSED: "DISPOSED",
   /** A search failed: the engine or the search service did not answer, or answered something unusable. */
   RETRIEVAL_FAILED: "RETRIEVAL_FAILED",
+  /** A search index was built from another corpus, with another embedding model or settings, or by a newer version. */
+  INDEX_MISMATCH: "INDEX_MISMATCH",
   /** A package that this feature needs is not installed; the message says which. */
   DEPENDENCY_MISSING: "DEPENDENCY_MISSING",
   /** The log-probs of a rollout are not those that the trainer computes. */

@@ -168,7 +168,18 @@ export {
 } from "./policy/tokenizer.js";
 // Retrieval.
 export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
-export { readCorpus } from "./retrieval/corpus.js";
+export { type CorpusSource, corpusChecksum } from "./retrieval/checksum.js";
+export type { IndexBuildOptions } from "./retrieval/embedded/build.js";
+export type { IndexProgress } from "./retrieval/embedded/builder-process.js";
+export {
+  CorpusIndex,
+  type CorpusIndexOptions,
+  type FusionOptions,
+  type SearchMode,
+} from "./retrieval/embedded/corpus-index.js";
+export type { IndexAnalyzer, IndexManifest } from "./retrieval/embedded/manifest.js";
+export type { EmbeddingModel, TextRole } from "./retrieval/embedding/embedding-model.js";
+export { HashedEmbedding } from "./retrieval/embedding/hashed.js";
 export {
   type PostgresColumns,
   type PostgresConnection,
@@ -179,8 +190,6 @@ export {
 export type { PostgresSearch } from "./retrieval/engines/postgres-sql.js";
 export type { QueryEncoder } from "./retrieval/engines/query-encoder.js";
 export { HttpRetriever, type HttpRetrieverOptions } from "./retrieval/http.js";
-export { LanceRetriever, type LanceRetrieverOptions } from "./retrieval/lance.js";
-export type { IndexBuildOptions, IndexProgress } from "./retrieval/lance-build.js";
 export { MemoryRetriever, type MemoryRetrieverOptions } from "./retrieval/memory.js";
 export { formatContents, type Passage, parseContents } from "./retrieval/passage.js";
 export {
@@ -196,6 +205,9 @@ export {
   type ServeStats,
   serveRetriever,
 } from "./retrieval/server/server.js";
+export type { ChunkOptions } from "./retrieval/sources/chunks.js";
+export { readCorpus } from "./retrieval/sources/corpus.js";
+export type { CorpusOptions } from "./retrieval/sources/options.js";
 // Rewards.
 export { type ExtractOptions, extractAnswer } from "./reward/answer.js";
 export { type FormatTags, isWellFormed, type ResponsePiece, SEARCH_R1_TAGS } from "./reward/format.js";

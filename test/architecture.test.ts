@@ -10,6 +10,7 @@ const layers = {
   lib: [
     "errors.ts",
     "abort.ts",
+    "optional-package.ts",
     "network",
     "native",
     "data",

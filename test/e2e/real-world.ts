@@ -6,9 +6,9 @@ import { loadQuestions } from "../../lib/data/questions.js";
 import { ChatJudge } from "../../lib/judge/chat.js";
 import type { JsonObject } from "../../lib/policy/json-file.js";
 import type { Policy, TokenizerFiles } from "../../lib/policy/policy.js";
-import { readCorpus } from "../../lib/retrieval/corpus.js";
-import { LanceRetriever } from "../../lib/retrieval/lance.js";
+import { CorpusIndex } from "../../lib/retrieval/embedded/corpus-index.js";
 import type { Passage } from "../../lib/retrieval/passage.js";
+import { readCorpus } from "../../lib/retrieval/sources/corpus.js";
 import { completion, marked } from "../judge/chat-service.js";
 import { LoopbackServer, sendJson } from "../support/loopback-server.js";
 import { sharedPath } from "../support/shared.js";
@@ -18,7 +18,7 @@ export class RealWorld implements AsyncDisposable {
   private constructor(
     /** For whatever the tests write. */
     readonly folder: string,
-    readonly retriever: LanceRetriever,
+    readonly retriever: CorpusIndex,
     readonly corpus: ReadonlyMap<string, Passage>,
     /** 2WikiMultihopQA. */
     readonly questions: readonly Question[],
@@ -31,13 +31,13 @@ export class RealWorld implements AsyncDisposable {
   static async open(): Promise<RealWorld> {
     const folder = await mkdtemp(join(tmpdir(), "hindsearch-real-"));
     const file = sharedPath("data", "corpus", "multihop.jsonl.gz");
-    await LanceRetriever.build(join(folder, "index"), file);
+    await CorpusIndex.build(file, join(folder, "index"));
     const corpus = new Map<string, Passage>();
     for await (const passage of readCorpus(file)) corpus.set(passage.id, passage);
     const json = async (...path: string[]) => JSON.parse(await readFile(sharedPath("data", ...path), "utf8"));
     return new RealWorld(
       folder,
-      await LanceRetriever.open(join(folder, "index")),
+      await CorpusIndex.open(join(folder, "index")),
       corpus,
       await loadQuestions(sharedPath("data", "qa", "2wikimultihopqa", "dev_1000.jsonl")),
       await json("configs", "Qwen2.5-0.5B-Instruct", "config.json"),

@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import { BoundProtocol } from "../../lib/agent/bound-protocol.js";
 import { searchR1 } from "../../lib/agent/protocol.js";
 import { Policy } from "../../lib/policy/policy.js";
-import { readCorpus } from "../../lib/retrieval/corpus.js";
 import { MemoryRetriever } from "../../lib/retrieval/memory.js";
 import type { Passage } from "../../lib/retrieval/passage.js";
+import { readCorpus } from "../../lib/retrieval/sources/corpus.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 import { checkedTraining, LETTERS } from "./checked-training.js";
 

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readCorpus } from "../../lib/retrieval/corpus.js";
 import type { Passage } from "../../lib/retrieval/passage.js";
+import { readCorpus } from "../../lib/retrieval/sources/corpus.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 
 let folder: string;
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-async function read(path: string): Promise<Passage[]> {
+async function read(path: string | string[]): Promise<Passage[]> {
   const passages: Passage[] = [];
   for await (const passage of readCorpus(path)) passages.push(passage);
   return passages;
@@ -40,6 +40,10 @@ const JSONL = LINES.map((line) => JSON.stringify(line)).join("\n");
 describe("reads both forms of row", () => {
   test("plain", async () => expect(await read(await file(JSONL))).toEqual(PASSAGES));
   test("gzip", async () => expect(await read(await file(gzipSync(JSONL)))).toEqual(PASSAGES));
+  test("several files, one after the other", async () => {
+    const paths = [await file(JSONL), await file(gzipSync('{"id": "3", "text": "more"}'))];
+    expect(await read(paths)).toEqual([...PASSAGES, { id: "3", title: "", text: "more" }]);
+  });
 });
 
 test.each([
@@ -47,6 +51,9 @@ test.each([
   ["null", "not an object"],
   ['{"contents": "x"}', "id is neither"],
   ['{"id": 1.5, "contents": "x"}', "id is neither"],
+  ['{"id": "", "contents": "x"}', "id has 0 characters"],
+  [`{"id": "${"x".repeat(1025)}", "contents": "x"}`, "id has 1025 characters"],
+  ['{"id": "a\\u0007", "contents": "x"}', "control character"],
   ['{"id": "a"}', "neither contents nor text"],
   ['{"id": "a", "contents": null}', "neither contents nor text"],
   ['{"id": "a", "title": 3, "text": "x"}', "title is not"],

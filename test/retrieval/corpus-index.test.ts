@@ -1,17 +1,16 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readCorpus } from "../../lib/retrieval/corpus.js";
-import { LanceRetriever } from "../../lib/retrieval/lance.js";
+import { CorpusIndex } from "../../lib/retrieval/embedded/corpus-index.js";
 import { MemoryRetriever } from "../../lib/retrieval/memory.js";
 import type { Passage } from "../../lib/retrieval/passage.js";
+import { readCorpus } from "../../lib/retrieval/sources/corpus.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 
 let folder: string;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "hindsearch-lance-"));
+  folder = await mkdtemp(join(tmpdir(), "hindsearch-index-"));
 });
 afterAll(() => rm(folder, { recursive: true }));
 
@@ -22,33 +21,11 @@ const PASSAGES: Passage[] = [
 ];
 const ids = (results: Passage[][]) => results.map((list) => list.map(({ id }) => id));
 
-/** The process ids of running builders of this test file, from Linux's process table. */
-function builders(): number[] {
-  const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  return processes.map(Number).filter((pid) => {
-    try {
-      const command = readFileSync(`/proc/${pid}/cmdline`, "utf8");
-      const parent = readFileSync(`/proc/${pid}/status`, "utf8").match(/^PPid:\s+(\d+)$/m)?.[1];
-      return command.includes("lance-builder") && Number(parent) === process.pid;
-    } catch {
-      return false; // It ended meanwhile.
-    }
-  });
-}
-
-async function until<T>(get: () => T | undefined): Promise<T> {
-  for (;;) {
-    const value = get();
-    if (value !== undefined) return value;
-    await new Promise((done) => setTimeout(done, 20));
-  }
-}
-
 describe("a small index", () => {
-  let retriever: LanceRetriever;
+  let retriever: CorpusIndex;
   beforeAll(async () => {
-    await LanceRetriever.build(join(folder, "small"), PASSAGES);
-    retriever = await LanceRetriever.open(join(folder, "small"));
+    await CorpusIndex.build(PASSAGES, join(folder, "small"));
+    retriever = await CorpusIndex.open(join(folder, "small"));
   });
   afterAll(() => retriever.close());
 
@@ -98,7 +75,7 @@ describe("a small index", () => {
   });
 
   test("closing waits for running searches and refuses later ones", async () => {
-    const other = await LanceRetriever.open(join(folder, "small"), { concurrency: 1 });
+    const other = await CorpusIndex.open(join(folder, "small"), { concurrency: 1 });
     const running = other.search(Array(20).fill("tokyo"), 1);
     const closing = other.close();
     await expect(other.search(["x"], 1)).rejects.toMatchObject({ code: "DISPOSED" });
@@ -106,139 +83,46 @@ describe("a small index", () => {
     await other.close();
     expect(ids(await running)).toEqual(Array(20).fill(["tokyo"]));
   });
-
-  test("is not overwritten", async () => {
-    await expect(LanceRetriever.build(join(folder, "small"), PASSAGES)).rejects.toMatchObject({
-      code: "INVALID_ARGUMENT",
-      message: expect.stringContaining("not empty"),
-    });
-  });
 });
 
 describe("what is no index", () => {
   test("a missing folder", async () => {
-    await expect(LanceRetriever.open(join(folder, "missing"))).rejects.toMatchObject({
+    await expect(CorpusIndex.open(join(folder, "missing"))).rejects.toMatchObject({
       code: "INVALID_DATA",
     });
   });
 
-  test("an index of another format", async () => {
-    const other = join(folder, "other-format");
+  test("a folder of other things", async () => {
+    const other = join(folder, "other");
     await mkdir(other);
-    await writeFile(join(other, "hindsearch-index.json"), '{"format": 99, "passages": 3}');
-    await expect(LanceRetriever.open(other)).rejects.toMatchObject({
-      code: "INVALID_DATA",
-      message: expect.stringContaining("format 99"),
-    });
+    await writeFile(join(other, "notes.txt"), "x");
+    await expect(CorpusIndex.open(other)).rejects.toMatchObject({ code: "INVALID_DATA" });
   });
 
   test("a damaged index", async () => {
     const damaged = join(folder, "damaged");
-    await LanceRetriever.build(damaged, PASSAGES);
+    await CorpusIndex.build(PASSAGES, damaged);
     await rm(join(damaged, "passages.lance", "_indices"), { recursive: true });
-    await expect(LanceRetriever.open(damaged)).rejects.toMatchObject({ code: "RETRIEVAL_FAILED" });
+    await expect(CorpusIndex.open(damaged)).rejects.toMatchObject({ code: "RETRIEVAL_FAILED" });
   });
 
   test("wrong settings", async () => {
-    await expect(LanceRetriever.open(folder, { concurrency: 0 })).rejects.toMatchObject({
+    await expect(CorpusIndex.open(folder, { concurrency: 0 })).rejects.toMatchObject({
       code: "INVALID_ARGUMENT",
     });
-  });
-});
-
-describe("a build that fails leaves nothing behind", () => {
-  const leftovers = async (name: string) => (await readdir(folder)).filter((entry) => entry.startsWith(name));
-
-  test("a damaged corpus is named with its line", async () => {
-    const corpus = join(folder, "damaged.jsonl");
-    await writeFile(corpus, '{"id": "0", "contents": "fine"}\nnot json\n');
-    const target = join(folder, "fails-1");
-    await expect(LanceRetriever.build(target, corpus)).rejects.toMatchObject({
-      code: "INVALID_DATA",
-      message: expect.stringContaining("damaged.jsonl, line 2"),
-    });
-    expect(await leftovers("fails-1")).toEqual([]);
-  });
-
-  test("an empty corpus", async () => {
-    await expect(LanceRetriever.build(join(folder, "fails-2"), [])).rejects.toMatchObject({
-      code: "INVALID_DATA",
-    });
-    expect(await leftovers("fails-2")).toEqual([]);
-  });
-
-  test("passages that fail to come keep their error", async () => {
-    async function* broken() {
-      yield PASSAGES[0] as Passage;
-      throw new Error("the source broke");
-    }
-    await expect(LanceRetriever.build(join(folder, "fails-3"), broken())).rejects.toThrow("the source broke");
-    expect(await leftovers("fails-3")).toEqual([]);
-  });
-
-  test("a place that cannot be written", async () => {
-    const file = join(folder, "a-file");
-    await writeFile(file, "");
-    await expect(LanceRetriever.build(join(file, "x"), PASSAGES)).rejects.toMatchObject({ code: "IO" });
-    await expect(LanceRetriever.build(file, PASSAGES)).rejects.toMatchObject({ code: "IO" });
-  });
-
-  test("abort ends the process too", async () => {
-    const controller = new AbortController();
-    const build = LanceRetriever.build(join(folder, "fails-4"), PASSAGES, { signal: controller.signal });
-    await until(() => builders()[0]);
-    controller.abort();
-    await expect(build).rejects.toMatchObject({ code: "ABORTED" });
-    expect(builders()).toEqual([]);
-    expect(await leftovers("fails-4")).toEqual([]);
-  });
-
-  test("a builder that sleeps for ever is ended", async () => {
-    const build = LanceRetriever.build(join(folder, "fails-5"), PASSAGES, { stallTimeoutMs: 1500 });
-    process.kill(await until(() => builders()[0]), "SIGSTOP");
-    await expect(build).rejects.toMatchObject({
-      code: "RETRIEVAL_FAILED",
-      message: expect.stringContaining("no progress for 1.5 s"),
-    });
-    expect(builders()).toEqual([]);
-    expect(await leftovers("fails-5")).toEqual([]);
-  });
-
-  test("a builder that dies is reported with its signal", async () => {
-    const build = LanceRetriever.build(join(folder, "fails-6"), PASSAGES);
-    process.kill(await until(() => builders()[0]), "SIGKILL");
-    await expect(build).rejects.toMatchObject({
-      code: "RETRIEVAL_FAILED",
-      message: expect.stringContaining("SIGKILL"),
-    });
-  });
-
-  test("a progress callback that throws ends the build with its error", async () => {
-    const many = Array.from({ length: 60_000 }, (_, i) => ({
-      id: `${i}`,
-      title: "",
-      text: `a b c ${i}`.repeat(20),
-    }));
-    const build = LanceRetriever.build(join(folder, "fails-7"), many, {
-      onProgress: () => {
-        throw new Error("callback");
-      },
-    });
-    await expect(build).rejects.toThrow("callback");
-    expect(await leftovers("fails-7")).toEqual([]);
   });
 });
 
 describeShared("the real corpus", () => {
   const corpus = sharedPath("data", "corpus", "multihop.jsonl.gz");
-  let lance: LanceRetriever;
+  let lance: CorpusIndex;
   /** With Lance's constants. */
   let same: MemoryRetriever;
   /** With ours. */
   let ours: MemoryRetriever;
   beforeAll(async () => {
-    await LanceRetriever.build(join(folder, "multihop"), corpus);
-    lance = await LanceRetriever.open(join(folder, "multihop"));
+    await CorpusIndex.build(corpus, join(folder, "multihop"));
+    lance = await CorpusIndex.open(join(folder, "multihop"));
     same = await MemoryRetriever.create(readCorpus(corpus), { k1: 1.2, b: 0.75 });
     ours = await MemoryRetriever.create(readCorpus(corpus));
   });

@@ -1,5 +1,6 @@
+import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
-import { HindsearchError } from "../errors.js";
+import { loadOptional } from "../../optional-package.js";
 
 /** What `import("@lancedb/lancedb")` gives. */
 export type LancePackage = typeof import("@lancedb/lancedb");
@@ -17,17 +18,12 @@ export function lanceThreads(): number {
  *
  * @throws {@link HindsearchError} `DEPENDENCY_MISSING`.
  */
-export async function loadLance(): Promise<LancePackage> {
+export async function loadLance(): Promise<{ lance: LancePackage; arrow: typeof import("apache-arrow") }> {
   process.env.LANCE_CPU_THREADS = String(lanceThreads());
-  try {
-    return await import("@lancedb/lancedb");
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message.split("\n", 1)[0] : String(cause);
-    throw new HindsearchError(
-      "DEPENDENCY_MISSING",
-      "The embedded search engine needs the optional packages @lancedb/lancedb and apache-arrow, which cannot be loaded " +
-        `(${reason}). Run "npm install @lancedb/lancedb@0.31.0 apache-arrow@18.1.0" without "--omit=optional".`,
-      { cause },
-    );
-  }
+  const packages = ["@lancedb/lancedb@0.31.0", "apache-arrow@18.1.0"];
+  return loadOptional("The embedded search engine", packages, async () => ({
+    lance: await import("@lancedb/lancedb"),
+    // By the same door as Lance takes: the ES module is a second copy, whose tables Lance refuses.
+    arrow: createRequire(import.meta.url)("apache-arrow"),
+  }));
 }

@@ -26,6 +26,8 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hi
   const std::int64_t width = head.k(), vocabulary = head.columns();
   const std::int64_t chunks = vocabulary_chunks(vocabulary);
   const float inverse_temperature = 1 / temperature;
+  const auto chunk_statistics =
+      entropies ? kernels.rows->chunk_statistics : kernels.rows->chunk_sum;
   auto* statistics = scratch<ChunkStatistics>(Slot::rows, std::min(kGroup, rows) * chunks);
   for (std::int64_t group = 0; group < rows; group += kGroup) {
     const std::int64_t group_rows = std::min(kGroup, rows - group);
@@ -45,7 +47,7 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hi
           log_probs[group + first + r] = row[target] * inverse_temperature;
         }
         statistics[(first + r) * chunks + chunk] =
-            kernels.rows->chunk_statistics(row, columns, inverse_temperature);
+            chunk_statistics(row, columns, inverse_temperature);
       }
     };
     const std::int64_t tasks = blocks * chunks;

@@ -91,6 +91,7 @@ export type { MemoryUse } from "./native/addon.js";
 export type { DecoderStats } from "./native/decoder.js";
 export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";
 // Clients of servers.
+export type { EndpointOptions } from "./network/json-endpoint.js";
 export type { LatencySummary } from "./network/latency.js";
 export { type AttemptDetails, AttemptError, type RetryOptions } from "./network/retry.js";
 // Policies: models, tokenizers, decoding, objectives.
@@ -180,6 +181,7 @@ export {
 export type { IndexAnalyzer, IndexManifest } from "./retrieval/embedded/manifest.js";
 export type { EmbeddingModel, TextRole } from "./retrieval/embedding/embedding-model.js";
 export { HashedEmbedding } from "./retrieval/embedding/hashed.js";
+export { HttpEmbedding, type HttpEmbeddingOptions } from "./retrieval/embedding/http.js";
 export {
   type PostgresColumns,
   type PostgresConnection,
@@ -198,6 +200,7 @@ export {
   RemoteRetriever,
   type RemoteStats,
 } from "./retrieval/remote.js";
+export { RerankedRetriever, type RerankedRetrieverOptions } from "./retrieval/reranked.js";
 export type { Retriever } from "./retrieval/retriever.js";
 export {
   RetrieverServer,

@@ -1,0 +1,119 @@
+import PQueue from "p-queue";
+import { Agent } from "undici";
+import { z } from "zod";
+import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { HindsearchError } from "../errors.js";
+import { count, endpoint, headers, milliseconds, retryShape } from "./options.js";
+import { type PostTarget, postJson } from "./post-json.js";
+import { AttemptError, Retrier, type RetryOptions } from "./retry.js";
+import { Scrubber } from "./secrets.js";
+
+/** Settings of a client that posts JSON to one address. Times are in milliseconds. */
+export interface EndpointOptions extends RetryOptions {
+  /** Address of the endpoint; http or https, without user and password. */
+  url: string;
+  /** Sent as `Authorization: Bearer`. Default: an environment variable that the client names, else nothing. */
+  apiKey?: string | undefined;
+  /** Further request headers. Their values are treated as secrets. */
+  headers?: Record<string, string> | undefined;
+  /** For one attempt, from connecting to the last byte. Default 60,000. */
+  timeoutMs?: number | undefined;
+  /** Most bytes of a response. Default 64 MiB. */
+  maxResponseBytes?: number | undefined;
+  /** Requests at work at the same time. Default 4. */
+  concurrency?: number | undefined;
+}
+
+/**
+ * Of {@link EndpointOptions}, for a client's schema.
+ *
+ * @internal
+ */
+export const endpointShape = {
+  url: endpoint,
+  apiKey: z.string().min(1).optional(),
+  headers,
+  timeoutMs: milliseconds.min(1).default(60_000),
+  maxResponseBytes: count.default(64 * 2 ** 20),
+  concurrency: count.default(4),
+  ...retryShape,
+};
+
+/**
+ * One address to which JSON is posted: with a limit on what is at work at once, repeated attempts, a deadline for each,
+ * and without secrets in messages.
+ *
+ * @internal
+ */
+export class JsonEndpoint {
+  /** Without the query, which may hold a key. */
+  readonly name: string;
+  readonly #target: PostTarget;
+  readonly #agent: Agent;
+  readonly #timeoutMs: number;
+  readonly #retrier: Retrier;
+  readonly #queue: PQueue;
+  #closing: Promise<void> | undefined;
+
+  /**
+   * @param options - Checked.
+   * @param environment - Name of the variable that holds the key if no option does.
+   */
+  constructor(options: z.output<z.ZodObject<typeof endpointShape>>, environment: string) {
+    const { url, headers, timeoutMs, maxResponseBytes, concurrency } = options;
+    const { origin, pathname, searchParams } = new URL(url);
+    const apiKey = options.apiKey ?? (process.env[environment] || undefined);
+    this.name = `${origin}${pathname}`;
+    this.#timeoutMs = timeoutMs;
+    this.#agent = new Agent({ connections: concurrency, connectTimeout: timeoutMs });
+    this.#target = {
+      url,
+      headers: apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${apiKey}` },
+      dispatcher: this.#agent,
+      maxResponseBytes,
+      scrubber: new Scrubber([apiKey, ...Object.values(headers), ...searchParams.values()]),
+    };
+    this.#retrier = new Retrier(options);
+    this.#queue = new PQueue({ concurrency });
+  }
+
+  /** Whether it may still be asked. */
+  get closed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /**
+   * @param read - Checks the answer; throws {@link AttemptError} if it cannot be used.
+   * @throws {@link AttemptError} after the last attempt; `ABORTED`.
+   */
+  async post<T>(body: unknown, read: (answer: unknown) => T, { signal }: AbortOptions): Promise<T> {
+    throwIfAborted(signal);
+    const attempt = () =>
+      withDeadline(this.#timeoutMs, signal, async (inner, timedOut) => {
+        try {
+          return read(await postJson(this.#target, body, inner));
+        } catch (cause) {
+          if (!timedOut()) throw cause;
+          const message = `no complete answer within ${this.#timeoutMs} ms`;
+          throw new AttemptError(message, { retryable: true });
+        }
+      });
+    return abortable(
+      this.#queue.add(() => this.#retrier.run(attempt, signal)),
+      signal,
+    );
+  }
+
+  /** What a failed request becomes. */
+  failure(what: string, cause: unknown): HindsearchError {
+    if (cause instanceof HindsearchError) return cause;
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    return new HindsearchError("RETRIEVAL_FAILED", `${what} at ${this.name} failed: ${reason}.`, { cause });
+  }
+
+  /** Waits for the requests at work, then closes the connections. */
+  async close(): Promise<void> {
+    this.#closing ??= this.#queue.onIdle().then(() => this.#agent.close());
+    await this.#closing;
+  }
+}

@@ -55,6 +55,30 @@ export class BoundProtocol {
     return Int32Array.from(this.#tokenizer.encodePrompt(segments, { bos }));
   }
 
+  /** Passages that a retriever is asked for: enough for {@link newPassages} to choose from. */
+  get searchDepth(): number {
+    const { passagesPerSearch, maxSearches, repeatedPassages } = this.protocol;
+    return repeatedPassages === "skip" ? passagesPerSearch * Math.max(1, maxSearches) : passagesPerSearch;
+  }
+
+  /**
+   * The passages of a search to show.
+   *
+   * @param found - What the retriever returned, best first.
+   * @param shown - Ids of those that earlier searches of the trajectory showed; the new ones are added.
+   */
+  newPassages(found: readonly Passage[], shown: Set<string>): Passage[] {
+    const { passagesPerSearch, repeatedPassages } = this.protocol;
+    const chosen: Passage[] = [];
+    for (const passage of found) {
+      if (chosen.length === passagesPerSearch) break;
+      if (repeatedPassages === "skip" && shown.has(passage.id)) continue;
+      shown.add(passage.id);
+      chosen.push(passage);
+    }
+    return chosen;
+  }
+
   /** What is inserted after a search, tags included. */
   observationTokens(passages: readonly Passage[]): Int32Array {
     return this.#observations.encode(passages);

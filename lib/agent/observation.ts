@@ -10,6 +10,9 @@ import type { SearchProtocol } from "./protocol.js";
  */
 const CHARACTERS_PER_TOKEN = 16;
 
+/** Not for any language: the same text is cut alike on every machine. */
+const SENTENCES = new Intl.Segmenter("und", { granularity: "sentence" });
+
 /** Encodes what a search returned, tags around it. */
 export class ObservationEncoder {
   readonly #protocol: SearchProtocol;
@@ -38,11 +41,32 @@ export class ObservationEncoder {
 
   /**
    * The tokens to insert. The passages are foreign text: they are encoded apart from the tags, without control tokens,
-   * and cut at a token to what the limit leaves between the tags, so that these are always whole.
+   * and cut to what the limit leaves between the tags, so that these are always whole.
    */
   encode(passages: readonly Passage[]): Int32Array {
-    const text = cutText(this.#protocol.formatPassages(passages), CHARACTERS_PER_TOKEN * this.#room);
-    const body = this.#tokenizer.encodeText(text).slice(0, this.#room);
+    const whole = this.#protocol.formatPassages(passages);
+    const text = cutText(whole, CHARACTERS_PER_TOKEN * this.#room);
+    const tokens = this.#tokenizer.encodeText(text);
+    const fits = text === whole && tokens.length <= this.#room;
+    const sentences = fits || this.#protocol.cutPassages === "token" ? undefined : this.#sentences(text);
+    const body = sentences ?? tokens.slice(0, this.#room);
     return Int32Array.from([...this.#opening, ...body, ...this.#closing]);
+  }
+
+  /** The tokens of as many whole sentences as fit; `undefined` if none does. */
+  #sentences(text: string): readonly number[] | undefined {
+    const ends = [...SENTENCES.segment(text)].map(({ index, segment }) => index + segment.trimEnd().length);
+    // The last sentence may have been cut with the text.
+    let [low, high] = [0, ends.length - 1];
+    let best: readonly number[] | undefined;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const tokens = this.#tokenizer.encodeText(text.slice(0, ends[middle]));
+      if (tokens.length <= this.#room) {
+        best = tokens;
+        low = middle + 1;
+      } else high = middle;
+    }
+    return best;
   }
 }

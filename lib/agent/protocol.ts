@@ -51,6 +51,17 @@ export interface SearchProtocol {
   maxObservationTokens: number;
   /** Tokens of prompt and trajectory together. */
   maxTokens: number;
+  /**
+   * Where passages that do not fit are cut: after the last `token` that fits, or after the last `sentence` (Unicode UAX
+   * 29; at a token if not even the first one fits).
+   */
+  cutPassages: "token" | "sentence";
+  /**
+   * What becomes of a passage, known by its id, that an earlier search of the same trajectory returned: `show` it
+   * again, or `skip` it for the next best. To have enough new ones, `skip` asks the retriever for `passagesPerSearch *
+   * maxSearches` passages each time.
+   */
+  repeatedPassages: "show" | "skip";
   /** The text between the information tags. */
   formatPassages(passages: readonly Passage[]): string;
   /** What is put around the information tags. */
@@ -85,8 +96,8 @@ const THINK: TagPair = { open: "<think>", close: "</think>" };
  * cuts the oldest text off.
  *
  * @param options - What to change.
- * @throws {@link HindsearchError} `INVALID_ARGUMENT` for limits that are no positive integers, and tags that are empty
- * or equal.
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT` for limits that are no positive integers, unknown choices, and tags
+ * that are empty or equal.
  */
 export function searchR1(options: SearchProtocolOptions = {}): SearchProtocol {
   const {
@@ -114,6 +125,8 @@ export function searchR1(options: SearchProtocolOptions = {}): SearchProtocol {
     maxTurnTokens: 500,
     maxObservationTokens: 500,
     maxTokens: 4096,
+    cutPassages: "token",
+    repeatedPassages: "show",
     formatPassages: numberedPassages,
     observationFrame: { before: "\n\n", after: "\n\n" },
     notice:
@@ -169,6 +182,15 @@ export function checkProtocol(protocol: SearchProtocol): void {
     throw new HindsearchError(
       "INVALID_ARGUMENT",
       `Protocol ${protocol.name}: ${limit} is ${value}, expected a positive integer.`,
+    );
+  }
+  const choices = { cutPassages: ["token", "sentence"], repeatedPassages: ["show", "skip"] } as const;
+  for (const [name, values] of Object.entries(choices)) {
+    const value = protocol[name as keyof typeof choices];
+    if ((values as readonly string[]).includes(value)) continue;
+    throw new HindsearchError(
+      "INVALID_ARGUMENT",
+      `Protocol ${protocol.name}: ${name} is ${JSON.stringify(value)}, expected "${values.join('" or "')}".`,
     );
   }
   const tags = Object.values(protocol.tags).flatMap(({ open, close }) => [open, close]);

@@ -129,7 +129,7 @@ class Rollout {
     this.#off = onAbort(signal, () => this.#stop.abort(signal?.reason));
     this.#segments = new Segments(options.decoder, this.#stop.signal);
     this.searches = new SearchQueue(retriever, {
-      topK: protocol.protocol.passagesPerSearch,
+      topK: protocol.searchDepth,
       retries: options.searchRetries ?? 1,
       deadline: options.searchDeadline ?? 60_000,
       concurrency: options.searchConcurrency ?? 2,

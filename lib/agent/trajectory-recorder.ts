@@ -39,6 +39,8 @@ export class TrajectoryRecorder {
   readonly #logProbs: number[] = [];
   readonly #spans: Span[] = [];
   readonly #searches: SearchRecord[] = [];
+  /** Ids of the passages that were shown. */
+  readonly #shown = new Set<string>();
   #turns = 0;
   #versions: [first: number, last: number] | undefined;
 
@@ -101,10 +103,11 @@ export class TrajectoryRecorder {
   }
 
   /** Takes in what the last search returned; `undefined` if that does not fit the context. */
-  observe(passages: readonly Passage[]): Int32Array | undefined {
+  observe(found: readonly Passage[]): Int32Array | undefined {
+    const { protocol } = this.#start;
     const search = this.#searches.at(-1) as SearchRecord;
-    search.passages = [...passages];
-    const tokens = this.#start.protocol.observationTokens(passages);
+    search.passages = protocol.newPassages(found, this.#shown);
+    const tokens = protocol.observationTokens(search.passages);
     if (tokens.length >= this.room) return undefined;
     this.#insert(tokens, "observation");
     return tokens;

@@ -44,7 +44,7 @@ export type TrajectoryStatus = "answered" | "no answer" | "truncated" | "search 
 export interface SearchRecord {
   /** What was searched for: the text between the tags, trimmed. */
   query: string;
-  /** What came back, best first; empty if nothing was found or the search failed. */
+  /** What was shown, best first; empty if nothing was found, or nothing new where repetitions are skipped, or the search failed. */
   passages: Passage[];
   /** The tokens of the query, a span of kind `search`; of length 0 if one token holds tag and query. */
   start: number;

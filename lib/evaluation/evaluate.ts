@@ -195,6 +195,8 @@ export function protocolSettings(
     protocol.notice,
     protocol.observationFrame,
     protocol.formatPassages([passage, passage]),
+    protocol.cutPassages,
+    protocol.repeatedPassages,
   ];
   return {
     protocol: name,

@@ -21,7 +21,7 @@ export interface HttpEmbeddingOptions extends EndpointOptions {
    * Put in front of every text. Default by the model's name, as its makers trained it: names with "e5" get `query: ` and `passage: `,
    * names with "bge" and "en" an instruction for queries, others nothing.
    */
-  prefixes?: { query?: string | undefined; passage?: string | undefined } | undefined;
+  prefixes?: Partial<Readonly<Record<TextRole, string | undefined>>> | undefined;
   /** Whether vectors are scaled to unit length, so that inner products are cosines. Default true. */
   normalize?: boolean | undefined;
   /**

@@ -36,8 +36,12 @@ export function onAbort(signal: AbortSignal | undefined, listener: () => void): 
   if (signal === undefined) return () => {};
   if (signal.aborted) listener();
   setMaxListeners(0, signal);
-  signal.addEventListener("abort", listener, { once: true });
-  return () => signal.removeEventListener("abort", listener);
+  // A promise that a listener returns would be watched by Node, which throws its rejection at the process.
+  const heard = () => {
+    listener();
+  };
+  signal.addEventListener("abort", heard, { once: true });
+  return () => signal.removeEventListener("abort", heard);
 }
 
 /**

@@ -183,14 +183,25 @@ export type { EmbeddingModel, TextRole } from "./retrieval/embedding/embedding-m
 export { HashedEmbedding } from "./retrieval/embedding/hashed.js";
 export { HttpEmbedding, type HttpEmbeddingOptions } from "./retrieval/embedding/http.js";
 export {
+  ElasticsearchRetriever,
+  type ElasticsearchRetrieverOptions,
+} from "./retrieval/engines/elasticsearch.js";
+export type { LuceneFields, LuceneOptions, LuceneSearch } from "./retrieval/engines/lucene.js";
+export { OpenSearchRetriever, type OpenSearchRetrieverOptions } from "./retrieval/engines/opensearch.js";
+export {
   type PostgresColumns,
   type PostgresConnection,
   PostgresRetriever,
   type PostgresRetrieverOptions,
-  type PostgresTls,
 } from "./retrieval/engines/postgres.js";
 export type { PostgresSearch } from "./retrieval/engines/postgres-sql.js";
+export {
+  type QdrantFields,
+  QdrantRetriever,
+  type QdrantRetrieverOptions,
+} from "./retrieval/engines/qdrant.js";
 export type { QueryEncoder } from "./retrieval/engines/query-encoder.js";
+export type { EngineTls } from "./retrieval/engines/tls.js";
 export { HttpRetriever, type HttpRetrieverOptions } from "./retrieval/http.js";
 export { MemoryRetriever, type MemoryRetrieverOptions } from "./retrieval/memory.js";
 export { formatContents, type Passage, parseContents } from "./retrieval/passage.js";

@@ -7,7 +7,7 @@ export interface ReceivedRequest {
   method: string;
   path: string;
   headers: IncomingHttpHeaders;
-  /** The parsed JSON body. */
+  /** The parsed JSON body; an array of values if it is JSON Lines. */
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it freely
   body: any;
   /** `performance.now()` at arrival. */
@@ -20,6 +20,14 @@ export type Handler = (
   response: ServerResponse,
   index: number,
 ) => void | Promise<void>;
+
+function parseBody(text: string, type = ""): unknown {
+  if (!type.includes("ndjson")) return JSON.parse(text);
+  return text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+}
 
 /** A real HTTP server on a free loopback port that keeps what it was asked. */
 export class LoopbackServer implements AsyncDisposable {
@@ -36,7 +44,7 @@ export class LoopbackServer implements AsyncDisposable {
       method: incoming.method ?? "",
       path: incoming.url ?? "",
       headers: incoming.headers,
-      body: text === "" ? undefined : JSON.parse(text),
+      body: text === "" ? undefined : parseBody(text, incoming.headers["content-type"]),
       at: performance.now(),
     };
     this.requests.push(request);

@@ -14,6 +14,7 @@ import {
   searchStatement,
 } from "./postgres-sql.js";
 import { encodeQueries, type QueryEncoder } from "./query-encoder.js";
+import { type EngineTls, tls } from "./tls.js";
 
 /** How to reach a PostgreSQL server. What is absent comes from `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`. */
 export interface PostgresConnection {
@@ -30,15 +31,7 @@ export interface PostgresConnection {
   /** Default: the user's name. */
   database?: string | undefined;
   /** TLS: `true` checks the server's certificate. Default off. */
-  ssl?: boolean | PostgresTls | undefined;
-}
-
-/** How a server's certificate is checked. */
-export interface PostgresTls {
-  /** Certificates to trust, as PEM. Default: those of Node. */
-  ca?: string | undefined;
-  /** Default true. */
-  rejectUnauthorized?: boolean | undefined;
+  ssl?: boolean | EngineTls | undefined;
 }
 
 /** The columns of a passage. */
@@ -93,12 +86,7 @@ const Options = z
         user: z.string().min(1).optional(),
         password: z.string().optional(),
         database: z.string().min(1).optional(),
-        ssl: z
-          .union([
-            z.boolean(),
-            z.strictObject({ ca: z.string().optional(), rejectUnauthorized: z.boolean().optional() }),
-          ])
-          .optional(),
+        ssl: z.union([z.boolean(), tls]).optional(),
       })
       .default({}),
     schema: name.optional(),

@@ -1,0 +1,205 @@
+import type { QdrantClient } from "@qdrant/js-client-rest";
+import type { Dispatcher } from "undici";
+import { z } from "zod";
+import { fetchFailure, limitedAgent } from "../../network/limited-agent.js";
+import { count, endpoint, parseOptions } from "../../network/options.js";
+import { AttemptError, isRetryableStatus, parseRetryAfter } from "../../network/retry.js";
+import { foreignReason, Scrubber } from "../../network/secrets.js";
+import { checkCount, parseAnswer } from "../answer.js";
+import type { Passage } from "../passage.js";
+import { type RemoteOptions, RemoteRetriever, remoteShape } from "../remote.js";
+import { loadClient } from "./load-client.js";
+import { encodeQueries, type QueryEncoder } from "./query-encoder.js";
+
+/** The fields of a passage in a point's payload. */
+export interface QdrantFields {
+  /** Default: the point's own id. */
+  id?: string | undefined;
+  /** Default `"title"`; a point may lack it. */
+  title?: string | undefined;
+  /** Default `"text"`; a point without it is an error. */
+  text?: string | undefined;
+}
+
+/** Settings of {@link QdrantRetriever}. */
+export interface QdrantRetrieverOptions extends RemoteOptions {
+  /** Address of the REST interface, e.g. `http://localhost:6333`; the port is 6333 if none is named. */
+  url: string;
+  /** Default: the environment variable `HINDSEARCH_QDRANT_API_KEY`, else nothing. */
+  apiKey?: string | undefined;
+  /** The collection, with a payload on each point. */
+  collection: string;
+  /** Which of a collection's named vectors is searched. Default: its only one. */
+  vector?: string | undefined;
+  /** Where a passage's parts are. */
+  fields?: QdrantFields | undefined;
+  /** Encodes the queries. It stays the caller's. */
+  encoder: QueryEncoder;
+  /** Most bytes of a response. Default 16 MiB. */
+  maxResponseBytes?: number | undefined;
+}
+
+const field = z.string().min(1);
+const Options = z.strictObject({
+  url: endpoint,
+  apiKey: z.string().min(1).optional(),
+  collection: z.string().regex(/^[^/\\?#]{1,255}$/, "is no name of a collection"),
+  vector: field.optional(),
+  fields: z
+    .strictObject({ id: field.optional(), title: field.default("title"), text: field.default("text") })
+    .prefault({}),
+  encoder: z.custom<QueryEncoder>((value) => typeof (value as QueryEncoder)?.embed === "function"),
+  maxResponseBytes: count.default(16 * 2 ** 20),
+  ...remoteShape,
+});
+
+const Point = z.object({
+  id: z.union([z.string(), z.number(), z.bigint()]),
+  score: z.number(),
+  payload: z.record(z.string(), z.unknown()).nullish(),
+});
+const Response = z.object({ result: z.array(z.object({ points: z.array(Point) })) });
+const FORM = '{"result": [{"points": [{"id", "score", "payload"}]}]}';
+
+/**
+ * Searches a collection of Qdrant for the nearest neighbours of the query's vector. Needs the optional package
+ * `@qdrant/js-client-rest`, loaded on first use; its own time-outs and its check of versions are off.
+ */
+export class QdrantRetriever extends RemoteRetriever {
+  readonly #options: z.output<typeof Options>;
+  readonly #agent: Dispatcher;
+  readonly #scrubber: Scrubber;
+  readonly #apiKey: string | undefined;
+  #client: Promise<QdrantClient> | undefined;
+
+  /**
+   * Does not connect yet.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` on wrong or unknown options.
+   */
+  constructor(options: QdrantRetrieverOptions) {
+    const checked = parseOptions(Options, options, "QdrantRetriever");
+    const { url, collection, concurrency, maxResponseBytes } = checked;
+    super(`Qdrant collection ${collection} at ${new URL(url).origin}`, checked);
+    this.#options = checked;
+    this.#apiKey = checked.apiKey ?? (process.env.HINDSEARCH_QDRANT_API_KEY || undefined);
+    this.#scrubber = new Scrubber([this.#apiKey]);
+    this.#agent = limitedAgent({ connections: concurrency, maxResponseBytes });
+  }
+
+  /** @internal */
+  protected override async ask(
+    queries: readonly string[],
+    topK: number,
+    signal: AbortSignal,
+  ): Promise<Passage[][]> {
+    const { collection, vector, fields, encoder } = this.#options;
+    const { id, title, text } = fields;
+    const vectors = await encodeQueries(encoder, queries, signal);
+    const searches = vectors.map((query) => ({
+      query: [...query],
+      limit: topK,
+      with_payload: [title, text, ...(id === undefined ? [] : [id])],
+      ...(vector !== undefined && { using: vector }),
+    }));
+    const answer = await this.#exchange({ collection_name: collection, searches }, signal);
+    const { result } = parseAnswer(Response, answer, "POST /points/query/batch", FORM);
+    checkCount(result.length, queries.length, "POST /points/query/batch");
+    return result.map(({ points }) => points.map((point) => this.#passage(point)));
+  }
+
+  /** @internal */
+  protected override async disconnect(): Promise<void> {
+    await this.#agent.close();
+  }
+
+  /** Without a cause: the client's errors hold the request's headers. */
+  async #exchange(
+    request: { collection_name: string; searches: object[] },
+    signal: AbortSignal,
+  ): Promise<unknown> {
+    this.#client ??= this.#connect();
+    const client = await this.#client;
+    // Through the client's typed requests, since its methods take neither a signal nor a redirect policy: fetch would
+    // carry the key along to another host.
+    const init = {
+      signal,
+      redirect: "manual",
+      headers: { "accept-encoding": "identity" },
+      dispatcher: this.#agent,
+    } as unknown as RequestInit;
+    try {
+      const { data } = await client.api().queryBatchPoints(request, init);
+      if (typeof data !== "string") return data;
+      throw new AttemptError(`the answer is not JSON: ${this.#scrubber.excerpt(data)}`, { retryable: true });
+    } catch (error) {
+      throw error instanceof AttemptError ? error : this.#failed(error);
+    }
+  }
+
+  #failed(error: unknown): AttemptError {
+    const { status, headers, data } = error as { status?: unknown; headers?: Headers; data?: unknown };
+    if (typeof status !== "number") {
+      const { reason, retryable } = fetchFailure(error);
+      return new AttemptError(`connection failed: ${foreignReason(this.#scrubber.scrub(reason))}`, {
+        retryable,
+      });
+    }
+    if (status >= 300 && status <= 399) {
+      const message = `status ${status}: the server redirects, and redirects are not followed; use the final address`;
+      return new AttemptError(message, { retryable: false, status });
+    }
+    const text = typeof data === "string" ? data : JSON.stringify(data ?? "");
+    return new AttemptError(`status ${status}: ${this.#scrubber.excerpt(text)}`, {
+      retryable: isRetryableStatus(status),
+      status,
+      retryAfterMs: isRetryableStatus(status) ? parseRetryAfter(headers?.get("retry-after")) : undefined,
+    });
+  }
+
+  #passage({ id, score, payload }: z.output<typeof Point>): Passage {
+    const { fields } = this.#options;
+    const title = payload?.[fields.title] ?? "";
+    const text = payload?.[fields.text];
+    const name = fields.id === undefined ? id : payload?.[fields.id];
+    if (
+      typeof text !== "string" ||
+      typeof title !== "string" ||
+      (typeof name !== "string" && Number.isNaN(Number(name)))
+    ) {
+      const wrong =
+        typeof text !== "string" ? fields.text : typeof title !== "string" ? fields.title : fields.id;
+      throw new AttemptError(`the payload field ${wrong} of point ${id} is no text`, { retryable: false });
+    }
+    return { id: String(name), title, text, score };
+  }
+
+  async #connect(): Promise<QdrantClient> {
+    const { QdrantClient } = await loadClient(
+      "QdrantRetriever",
+      "@qdrant/js-client-rest@^1.15.0",
+      () => import("@qdrant/js-client-rest"),
+    );
+    const { url } = this.#options;
+    const { protocol, hostname, pathname } = new URL(url);
+    return new QdrantClient({
+      host: hostname,
+      port: restPort(url),
+      https: protocol === "https:",
+      ...(pathname !== "/" && { prefix: pathname.replace(/\/$/, "") }),
+      // As a header: the option warns on the console when there is no TLS.
+      ...(this.#apiKey !== undefined && { headers: { "api-key": this.#apiKey } }),
+      timeout: Number.POSITIVE_INFINITY,
+      checkCompatibility: false,
+    });
+  }
+}
+
+/**
+ * The port that an address names, else 6333. `URL` leaves out the protocol's own port, even if it was named.
+ *
+ * @internal
+ */
+export function restPort(url: string): number {
+  return Number(/^https?:\/\/(?:\[[^\]]*\]|[^/:?#]*):(\d+)/i.exec(url)?.[1] ?? 6333);
+}

@@ -58,7 +58,7 @@ await runCommand(async (signal) => {
     await CorpusIndex.build(corpus, index, { signal });
     const embedded = await CorpusIndex.open(index);
     cleanUp.push(() => embedded.close());
-    log(`embedded index of ${embedded.size} passages`, started);
+    log(`embedded index of ${embedded.manifest.passages} passages`, started);
 
     const server = await serveRetriever(embedded, { port: 0, signal });
     cleanUp.push(() => server.close());

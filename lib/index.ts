@@ -187,6 +187,18 @@ export {
   type ElasticsearchRetrieverOptions,
 } from "./retrieval/engines/elasticsearch.js";
 export type { LuceneFields, LuceneOptions, LuceneSearch } from "./retrieval/engines/lucene.js";
+export {
+  type McpProgram,
+  McpRetriever,
+  type McpRetrieverOptions,
+  type McpServer,
+} from "./retrieval/engines/mcp.js";
+export {
+  type McpContent,
+  type McpResource,
+  type McpToolResult,
+  mcpPassages,
+} from "./retrieval/engines/mcp-passages.js";
 export { OpenSearchRetriever, type OpenSearchRetrieverOptions } from "./retrieval/engines/opensearch.js";
 export {
   type PostgresColumns,
@@ -200,7 +212,6 @@ export {
   QdrantRetriever,
   type QdrantRetrieverOptions,
 } from "./retrieval/engines/qdrant.js";
-export type { QueryEncoder } from "./retrieval/engines/query-encoder.js";
 export type { EngineTls } from "./retrieval/engines/tls.js";
 export { HttpRetriever, type HttpRetrieverOptions } from "./retrieval/http.js";
 export { MemoryRetriever, type MemoryRetrieverOptions } from "./retrieval/memory.js";

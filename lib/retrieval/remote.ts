@@ -1,8 +1,8 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { LatencyRecorder, type LatencySummary } from "../network/latency.js";
-import { count, milliseconds, retryShape } from "../network/options.js";
+import { count, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
 import { Batcher, type Outcome } from "./batcher.js";
 import { cutText } from "./cut.js";
@@ -37,8 +37,7 @@ export const remoteShape = {
   ...retryShape,
 };
 
-/** {@link RemoteOptions} with their defaults. */
-type CheckedOptions = z.output<z.ZodObject<typeof remoteShape>>;
+const Options = z.object(remoteShape);
 
 /** What a retriever behind a connection did so far. */
 export interface RemoteStats {
@@ -70,7 +69,7 @@ const BATCH_REFUSALS: readonly (number | undefined)[] = [400, 413, 422];
  * If the engine refuses a batch (400, 413, 422), its halves are tried, so that one query cannot fail the others.
  */
 export abstract class RemoteRetriever implements Retriever {
-  readonly #options: CheckedOptions;
+  readonly #options: z.output<typeof Options>;
   readonly #where: string;
   readonly #retrier: Retrier;
   readonly #batcher: Batcher;
@@ -80,17 +79,16 @@ export abstract class RemoteRetriever implements Retriever {
 
   /**
    * @param where - The engine's address for messages, without secrets.
-   * @param options - Checked settings.
+   * @param options - Settings; others than those of {@link RemoteOptions} are ignored.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT`.
    */
-  protected constructor(where: string, options: CheckedOptions) {
+  protected constructor(where: string, options: RemoteOptions) {
     this.#where = where;
-    this.#options = options;
-    this.#retrier = new Retrier(options);
-    this.#batcher = new Batcher((queries, topK, signal) => this.#answer(queries, topK, signal), {
-      size: options.batchSize,
-      windowMs: options.batchWindowMs,
-      concurrency: options.concurrency,
-    });
+    this.#options = parseOptions(Options, options, new.target.name);
+    this.#retrier = new Retrier(this.#options);
+    const { batchSize: size, batchWindowMs: windowMs, concurrency } = this.#options;
+    const answer = this.#answer.bind(this);
+    this.#batcher = new Batcher(answer, { size, windowMs, concurrency });
   }
 
   /**

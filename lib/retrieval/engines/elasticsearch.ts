@@ -2,8 +2,14 @@ import type { Client } from "@elastic/elasticsearch";
 import { z } from "zod";
 import type { RawAnswer } from "../../network/json-answer.js";
 import { parseOptions } from "../../network/options.js";
-import { loadClient } from "./load-client.js";
-import { type LuceneOptions, LuceneRetriever, luceneShape, needsEncoder, type SearchBody } from "./lucene.js";
+import { loadOptional } from "../../optional-package.js";
+import {
+  type LuceneOptions,
+  LuceneRetriever,
+  luceneShape,
+  needsEmbedding,
+  type SearchBody,
+} from "./lucene.js";
 
 /** Settings of {@link ElasticsearchRetriever}. */
 export interface ElasticsearchRetrieverOptions extends LuceneOptions {
@@ -13,7 +19,7 @@ export interface ElasticsearchRetrieverOptions extends LuceneOptions {
 
 const Options = z
   .strictObject({ ...luceneShape, apiKey: z.string().min(1).optional() })
-  .refine(needsEncoder.check, needsEncoder.message);
+  .refine(needsEmbedding.check, needsEmbedding.message);
 
 /**
  * Searches an index of Elasticsearch 9, by BM25 or vectors. Needs the optional package `@elastic/elasticsearch`, loaded
@@ -40,9 +46,9 @@ export class ElasticsearchRetriever extends LuceneRetriever {
     super("Elasticsearch", checked, [apiKey]);
     this.#index = index;
     this.#connect = async () => {
-      const { Client } = await loadClient(
+      const { Client } = await loadOptional(
         "ElasticsearchRetriever",
-        "@elastic/elasticsearch@^9.4.0",
+        ["@elastic/elasticsearch@^9.4.0"],
         () => import("@elastic/elasticsearch"),
       );
       return new Client({

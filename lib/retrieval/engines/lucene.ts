@@ -4,9 +4,10 @@ import { count, endpoint } from "../../network/options.js";
 import { AttemptError, isRetryableStatus } from "../../network/retry.js";
 import { foreignReason, Scrubber } from "../../network/secrets.js";
 import { checkCount, parseAnswer } from "../answer.js";
+import type { EmbeddingModel } from "../embedding/embedding-model.js";
 import type { Passage } from "../passage.js";
 import { type QueryOutcome, type RemoteOptions, RemoteRetriever, remoteShape } from "../remote.js";
-import { encodeQueries, type QueryEncoder } from "./query-encoder.js";
+import { embeddingModel, queryVectors } from "./query-vectors.js";
 import { type EngineTls, tls } from "./tls.js";
 
 /** How an index of Elasticsearch or OpenSearch is searched. */
@@ -50,8 +51,8 @@ export interface LuceneOptions extends RemoteOptions {
   fields?: LuceneFields | undefined;
   /** Default `{ kind: "match" }`. */
   search?: LuceneSearch | undefined;
-  /** Encodes the queries of a knn search, which needs it. It stays the caller's. */
-  encoder?: QueryEncoder | undefined;
+  /** The model of a knn search, which needs it. It stays the caller's. */
+  embedding?: EmbeddingModel | undefined;
   /** Most bytes of a response. Default 16 MiB. */
   maxResponseBytes?: number | undefined;
 }
@@ -75,7 +76,7 @@ export const luceneShape = {
       }),
     ])
     .default({ kind: "match" }),
-  encoder: z.custom<QueryEncoder>((value) => typeof (value as QueryEncoder)?.embed === "function").optional(),
+  embedding: embeddingModel.optional(),
   maxResponseBytes: count.default(16 * 2 ** 20),
   ...remoteShape,
 };
@@ -83,10 +84,10 @@ export const luceneShape = {
 export type CheckedLuceneOptions = z.output<z.ZodObject<typeof luceneShape>>;
 
 /** A search by vector needs something that makes vectors. */
-export const needsEncoder = {
-  check: ({ search, encoder }: Pick<CheckedLuceneOptions, "search" | "encoder">) =>
-    search.kind !== "knn" || encoder !== undefined,
-  message: { path: ["encoder"], message: "a knn search needs one" },
+export const needsEmbedding = {
+  check: ({ search, embedding }: Pick<CheckedLuceneOptions, "search" | "embedding">) =>
+    search.kind !== "knn" || embedding !== undefined,
+  message: { path: ["embedding"], message: "a knn search needs one" },
 };
 
 /** The body of one search. */
@@ -161,7 +162,7 @@ export abstract class LuceneRetriever extends RemoteRetriever {
   }
 
   async #bodies(queries: readonly string[], topK: number, signal: AbortSignal): Promise<SearchBody[]> {
-    const { search, encoder, fields } = this.#options;
+    const { search, embedding, fields } = this.#options;
     const common = { size: topK, _source: [fields.title, fields.text] };
     if (search.kind === "match") {
       const over = search.fields ?? [fields.title, fields.text];
@@ -170,7 +171,7 @@ export abstract class LuceneRetriever extends RemoteRetriever {
         query: { multi_match: { query, type: "cross_fields", operator: "or", fields: over } },
       }));
     }
-    const vectors = await encodeQueries(encoder as QueryEncoder, queries, signal);
+    const vectors = await queryVectors(embedding as EmbeddingModel, queries, signal);
     const candidates = Math.max(topK, search.candidates);
     return vectors.map((vector) => ({ ...common, ...this.knn(search.field, [...vector], topK, candidates) }));
   }

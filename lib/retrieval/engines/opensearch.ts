@@ -3,13 +3,19 @@ import { z } from "zod";
 import { onAbort } from "../../abort.js";
 import type { RawAnswer } from "../../network/json-answer.js";
 import { parseOptions } from "../../network/options.js";
-import { loadClient } from "./load-client.js";
-import { type LuceneOptions, LuceneRetriever, luceneShape, needsEncoder, type SearchBody } from "./lucene.js";
+import { loadOptional } from "../../optional-package.js";
+import {
+  type LuceneOptions,
+  LuceneRetriever,
+  luceneShape,
+  needsEmbedding,
+  type SearchBody,
+} from "./lucene.js";
 
 /** Settings of {@link OpenSearchRetriever}. The default of `password` is the environment variable `HINDSEARCH_OPENSEARCH_PASSWORD`. */
 export interface OpenSearchRetrieverOptions extends LuceneOptions {}
 
-const Options = z.strictObject(luceneShape).refine(needsEncoder.check, needsEncoder.message);
+const Options = z.strictObject(luceneShape).refine(needsEmbedding.check, needsEmbedding.message);
 
 /**
  * Searches an index of OpenSearch, by BM25 or vectors. Needs the optional package `@opensearch-project/opensearch`, loaded
@@ -32,9 +38,9 @@ export class OpenSearchRetriever extends LuceneRetriever {
     const { url, username, tls, concurrency, timeoutMs, index } = given;
     this.#index = index;
     this.#connect = async () => {
-      const { Client } = await loadClient(
+      const { Client } = await loadOptional(
         "OpenSearchRetriever",
-        "@opensearch-project/opensearch@^3.5.0",
+        ["@opensearch-project/opensearch@^3.5.0"],
         () => import("@opensearch-project/opensearch"),
       );
       return new Client({

@@ -12,7 +12,7 @@ export type PostgresSearch =
       config?: string | undefined;
       /**
        * Default `"ts_rank"`. `"ts_rank_cd"` looks at how close the words are to each other; on questions of which any word
-       * counts it found half as many gold passages and took four times as long (docs/engines.md). Neither knows that rare
+       * counts it found fewer than half the gold passages and took five times as long (docs/engines.md). Neither knows that rare
        * words matter more.
        */
       rank?: "ts_rank" | "ts_rank_cd" | undefined;

@@ -4,16 +4,17 @@ import { onAbort, throwIfAborted } from "../../abort.js";
 import { count, parseOptions } from "../../network/options.js";
 import { AttemptError } from "../../network/retry.js";
 import { foreignReason, Scrubber } from "../../network/secrets.js";
+import { loadOptional } from "../../optional-package.js";
+import type { EmbeddingModel } from "../embedding/embedding-model.js";
 import type { Passage } from "../passage.js";
 import { type RemoteOptions, RemoteRetriever, remoteShape } from "../remote.js";
-import { loadClient } from "./load-client.js";
 import {
   type PostgresSearch,
   type PostgresTable,
   type SearchStatement,
   searchStatement,
 } from "./postgres-sql.js";
-import { encodeQueries, type QueryEncoder } from "./query-encoder.js";
+import { embeddingModel, queryVectors } from "./query-vectors.js";
 import { type EngineTls, tls } from "./tls.js";
 
 /** How to reach a PostgreSQL server. What is absent comes from `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`. */
@@ -56,8 +57,8 @@ export interface PostgresRetrieverOptions extends RemoteOptions {
   columns?: PostgresColumns | undefined;
   /** Default full text in the column `search`. */
   search?: PostgresSearch | undefined;
-  /** Encodes the queries of a vector search, which needs it. It stays the caller's. */
-  encoder?: QueryEncoder | undefined;
+  /** The model of a vector search, which needs it. It stays the caller's. */
+  embedding?: EmbeddingModel | undefined;
 }
 
 const name = z.string().min(1).max(63);
@@ -99,14 +100,12 @@ const Options = z
       })
       .prefault({}),
     search: Search.default({ kind: "full-text" }),
-    encoder: z
-      .custom<QueryEncoder>((value) => typeof (value as QueryEncoder)?.embed === "function")
-      .optional(),
+    embedding: embeddingModel.optional(),
     ...remoteShape,
     batchSize: count.default(8),
   })
-  .refine(({ search, encoder }) => search.kind !== "vector" || encoder !== undefined, {
-    path: ["encoder"],
+  .refine(({ search, embedding }) => search.kind !== "vector" || embedding !== undefined, {
+    path: ["embedding"],
     message: "a vector search needs one",
   });
 
@@ -133,7 +132,7 @@ interface Row {
 export class PostgresRetriever extends RemoteRetriever {
   readonly #config: PoolConfig;
   readonly #statement: SearchStatement;
-  readonly #encoder: QueryEncoder | undefined;
+  readonly #embedding: EmbeddingModel | undefined;
   readonly #scrubber: Scrubber;
   #pool: Promise<Pool> | undefined;
 
@@ -152,7 +151,7 @@ export class PostgresRetriever extends RemoteRetriever {
     };
     super(`PostgreSQL table ${schema === undefined ? "" : `${schema}.`}${table}`, checked);
     this.#statement = searchStatement(where, search);
-    this.#encoder = search.kind === "vector" ? checked.encoder : undefined;
+    this.#embedding = search.kind === "vector" ? checked.embedding : undefined;
     const { connectionString, password = process.env.PGPASSWORD } = connection;
     this.#scrubber = new Scrubber([password, connectionString, passwordOf(connectionString)]);
     this.#config = {
@@ -173,10 +172,10 @@ export class PostgresRetriever extends RemoteRetriever {
     signal: AbortSignal,
   ): Promise<Passage[][]> {
     const texts =
-      this.#encoder === undefined
+      this.#embedding === undefined
         ? // PostgreSQL has no text with NUL in it.
           queries.map((query) => query.replaceAll("\0", " "))
-        : (await encodeQueries(this.#encoder, queries, signal)).map((vector) => `[${vector.join(",")}]`);
+        : (await queryVectors(this.#embedding, queries, signal)).map((vector) => `[${vector.join(",")}]`);
     const lists: Passage[][] = queries.map(() => []);
     for (const { ord, score, ...passage } of await this.#run(
       [texts, topK, ...this.#statement.parameters],
@@ -224,7 +223,7 @@ export class PostgresRetriever extends RemoteRetriever {
   }
 
   async #connect(): Promise<Pool> {
-    const { default: pg } = await loadClient("PostgresRetriever", "pg@^8.16.0", () => import("pg"));
+    const { default: pg } = await loadOptional("PostgresRetriever", ["pg@^8.16.0"], () => import("pg"));
     const pool = new pg.Pool(this.#config);
     // Connections tell of their end beside failing the query, idle ones through the pool. Unheard it would end the process.
     pool.on("error", () => {});

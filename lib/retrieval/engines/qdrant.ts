@@ -5,11 +5,12 @@ import { fetchFailure, limitedAgent } from "../../network/limited-agent.js";
 import { count, endpoint, parseOptions } from "../../network/options.js";
 import { AttemptError, isRetryableStatus, parseRetryAfter } from "../../network/retry.js";
 import { foreignReason, Scrubber } from "../../network/secrets.js";
+import { loadOptional } from "../../optional-package.js";
 import { checkCount, parseAnswer } from "../answer.js";
+import type { EmbeddingModel } from "../embedding/embedding-model.js";
 import type { Passage } from "../passage.js";
 import { type RemoteOptions, RemoteRetriever, remoteShape } from "../remote.js";
-import { loadClient } from "./load-client.js";
-import { encodeQueries, type QueryEncoder } from "./query-encoder.js";
+import { embeddingModel, queryVectors } from "./query-vectors.js";
 
 /** The fields of a passage in a point's payload. */
 export interface QdrantFields {
@@ -33,8 +34,8 @@ export interface QdrantRetrieverOptions extends RemoteOptions {
   vector?: string | undefined;
   /** Where a passage's parts are. */
   fields?: QdrantFields | undefined;
-  /** Encodes the queries. It stays the caller's. */
-  encoder: QueryEncoder;
+  /** The model that the points were embedded with. It stays the caller's. */
+  embedding: EmbeddingModel;
   /** Most bytes of a response. Default 16 MiB. */
   maxResponseBytes?: number | undefined;
 }
@@ -48,7 +49,7 @@ const Options = z.strictObject({
   fields: z
     .strictObject({ id: field.optional(), title: field.default("title"), text: field.default("text") })
     .prefault({}),
-  encoder: z.custom<QueryEncoder>((value) => typeof (value as QueryEncoder)?.embed === "function"),
+  embedding: embeddingModel,
   maxResponseBytes: count.default(16 * 2 ** 20),
   ...remoteShape,
 });
@@ -93,9 +94,9 @@ export class QdrantRetriever extends RemoteRetriever {
     topK: number,
     signal: AbortSignal,
   ): Promise<Passage[][]> {
-    const { collection, vector, fields, encoder } = this.#options;
+    const { collection, vector, fields, embedding } = this.#options;
     const { id, title, text } = fields;
-    const vectors = await encodeQueries(encoder, queries, signal);
+    const vectors = await queryVectors(embedding, queries, signal);
     const searches = vectors.map((query) => ({
       query: [...query],
       limit: topK,
@@ -175,9 +176,9 @@ export class QdrantRetriever extends RemoteRetriever {
   }
 
   async #connect(): Promise<QdrantClient> {
-    const { QdrantClient } = await loadClient(
+    const { QdrantClient } = await loadOptional(
       "QdrantRetriever",
-      "@qdrant/js-client-rest@^1.15.0",
+      ["@qdrant/js-client-rest@^1.15.0"],
       () => import("@qdrant/js-client-rest"),
     );
     const { url } = this.#options;

@@ -107,9 +107,9 @@ describe.each(["Elasticsearch", "OpenSearch"] as const)("%s", (engine) => {
 
   test("nearest neighbours", async () => {
     const handler = json({ responses: [found([hit("1", 0.9, { body: "x" })])] });
-    const encoder = { embed: async () => [Float32Array.of(0.5, -1)] };
+    const embedding = { name: "one", embed: async () => [Float32Array.of(0.5, -1)] };
     const search = { kind: "knn" } as const;
-    const lists = await use(handler, { search, encoder, fields: { text: "body" } }).search(["a"], 3);
+    const lists = await use(handler, { search, embedding, fields: { text: "body" } }).search(["a"], 3);
     expect(lists).toEqual([[{ id: "1", title: "", text: "x", score: 0.9 }]]);
     expect(server.current.requests[0]?.body[1]).toEqual({
       size: 3,
@@ -263,7 +263,7 @@ describe.each(["Elasticsearch", "OpenSearch"] as const)("%s", (engine) => {
   test.each<[string, object]>([
     ["index", { index: "../_cluster" }],
     ["url", { url: "http://user:canary@127.0.0.1" }],
-    ["encoder", { search: { kind: "knn" } }],
+    ["embedding", { search: { kind: "knn" } }],
     ["indx", { indx: "wiki" }],
   ])("wrong %s is refused", (field, options) => {
     const make = () => use(correct, options as Partial<LuceneOptions>);

@@ -10,6 +10,7 @@ const engines = [
   ["PostgresRetriever", {}, "pg"],
   ["ElasticsearchRetriever", address, "@elastic/elasticsearch"],
   ["OpenSearchRetriever", address, "@opensearch-project/opensearch"],
+  ["McpRetriever", { server: { command: "true" }, tool: "search" }, "@modelcontextprotocol/sdk"],
   ["QdrantRetriever", { url: address.url, collection: "x" }, "@qdrant/js-client-rest"],
 ] as const;
 
@@ -28,8 +29,8 @@ test("without its client an engine says what to install; the package loads", asy
   const { stdout, stderr } = await built.run(`
     import * as hindsearch from "hindsearch";
     for (const [name, options] of ${JSON.stringify(engines)}) {
-      const encoder = name === "QdrantRetriever" && { encoder: { embed: async () => [Float32Array.of(1)] } };
-      const retriever = new hindsearch[name]({ ...options, ...encoder });
+      const embedding = name === "QdrantRetriever" && { embedding: { embed: async () => [Float32Array.of(1)] } };
+      const retriever = new hindsearch[name]({ ...options, ...embedding });
       await retriever.search(["x"], 1).catch((error) => console.log(error.code, error.message));
       await retriever.close();
     }`);

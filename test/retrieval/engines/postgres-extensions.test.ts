@@ -5,9 +5,9 @@ import { vector } from "@electric-sql/pglite-pgvector";
 import { PGLiteSocketServer } from "@electric-sql/pglite-socket";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Random } from "../../../lib/data/random.js";
+import type { EmbeddingModel } from "../../../lib/retrieval/embedding/embedding-model.js";
 import { PostgresRetriever, type PostgresRetrieverOptions } from "../../../lib/retrieval/engines/postgres.js";
 import type { PostgresSearch } from "../../../lib/retrieval/engines/postgres-sql.js";
-import type { QueryEncoder } from "../../../lib/retrieval/engines/query-encoder.js";
 
 const DIMENSIONS = 16;
 const ROWS = 300;
@@ -48,7 +48,8 @@ afterAll(async () => {
 /** Queries are numbers: of the vector that they stand for. */
 const queries = ["3", "141", "59"];
 const queryVectors = new Map(queries.map((query) => [query, randomVector()]));
-const encoder: QueryEncoder = {
+const embedding: EmbeddingModel = {
+  name: "table",
   embed: async (texts, role) => {
     expect(role).toBe("query");
     return texts.map((text) => queryVectors.get(text) as Float32Array);
@@ -61,7 +62,7 @@ async function search(
   topK: number,
   options: PostgresRetrieverOptions = {},
 ) {
-  const retriever = new PostgresRetriever({ connection, search, encoder, retries: 0, ...options });
+  const retriever = new PostgresRetriever({ connection, search, embedding, retries: 0, ...options });
   try {
     return await retriever.search(texts, topK);
   } finally {
@@ -131,16 +132,16 @@ test("BM25 by pg_textsearch", async () => {
   expect(lists[2]).toEqual([]);
 });
 
-test("an encoder that gives something else fails, by name", async () => {
+test("an embedding that gives something else fails, by name", async () => {
   const bad = (vectors: Float32Array[]): PostgresRetrieverOptions => ({
-    encoder: { embed: async () => vectors },
+    embedding: { name: "bad", embed: async () => vectors },
   });
   const vector = { kind: "vector" } as const;
   const failure = (message: string) => ({
     code: "RETRIEVAL_FAILED",
     message: expect.stringContaining(message),
   });
-  await expect(search(vector, ["3"], 1, bad([]))).rejects.toMatchObject(failure("0 vectors for 1 queries"));
+  await expect(search(vector, ["3"], 1, bad([]))).rejects.toMatchObject(failure("0 vectors for 1 texts"));
   const nan = bad([new Float32Array(DIMENSIONS).fill(Number.NaN)]);
   await expect(search(vector, ["3"], 1, nan)).rejects.toMatchObject(failure("not finite"));
   const short = bad([new Float32Array(3)]);

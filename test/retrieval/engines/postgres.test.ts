@@ -214,7 +214,7 @@ describe("without a server", () => {
   test.each<[string, object]>([
     ["tabel", { tabel: "x" }],
     ["connection.pasword", { connection: { pasword: "canary" } }],
-    ["encoder", { search: { kind: "vector" } }],
+    ["embedding", { search: { kind: "vector" } }],
     ["search.normalization", { search: { kind: "full-text", normalization: 64 } }],
     ["search", { search: { kind: "fts" } }],
   ])("wrong %s is refused", (where, options) => {

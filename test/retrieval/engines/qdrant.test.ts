@@ -32,7 +32,8 @@ const correct: Handler = ({ body }, response) =>
   );
 
 /** A query is a number, which becomes the first of its vector. */
-const encoder = {
+const embedding = {
+  name: "numbers",
   embed: async (texts: readonly string[]) => texts.map((text) => Float32Array.of(Number(text), 0.5)),
 };
 
@@ -44,7 +45,7 @@ afterEach(async () => {
 function use(handler: Handler = correct, options: Partial<QdrantRetrieverOptions> = {}): QdrantRetriever {
   server.current.handler = handler;
   const fast = { baseDelayMs: 5, maxDelayMs: 20, batchWindowMs: 2 };
-  const given = { url: server.current.origin, apiKey: KEY, collection: "wiki", encoder };
+  const given = { url: server.current.origin, apiKey: KEY, collection: "wiki", embedding };
   const retriever = new QdrantRetriever({ ...given, ...fast, ...options });
   opened.push(retriever);
   return retriever;
@@ -169,7 +170,7 @@ test("an abort ends the request", async () => {
 
 test.each<[string, object]>([
   ["collection", { collection: "a/../b" }],
-  ["encoder", { encoder: {} }],
+  ["embedding", { embedding: {} }],
   ["url", { url: "ftp://127.0.0.1" }],
 ])("wrong %s is refused", (field, options) => {
   expect(() => use(correct, options as Partial<QdrantRetrieverOptions>)).toThrow(

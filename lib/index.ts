@@ -167,6 +167,16 @@ export {
   loadTokenizer,
   type Tokenizer,
 } from "./policy/tokenizer.js";
+// Record and replay.
+export { type RecordedJudgeOptions, recordedJudge } from "./replay/recorded-judge.js";
+export { type RecordedRetrieverOptions, recordedRetriever } from "./replay/recorded-retriever.js";
+export {
+  type ReplayAnswer,
+  ReplayCache,
+  type ReplayCacheOptions,
+  type ReplayMode,
+  type ReplayStats,
+} from "./replay/replay-cache.js";
 // Retrieval.
 export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
 export { type CorpusSource, corpusChecksum } from "./retrieval/checksum.js";

@@ -20,6 +20,7 @@ const layers = {
     "agent",
     "reward",
     "judge",
+    "replay",
     "evaluation",
     "training",
     "worlds",

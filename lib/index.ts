@@ -168,6 +168,7 @@ export {
   type Tokenizer,
 } from "./policy/tokenizer.js";
 // Record and replay.
+export type { RecordKey } from "./replay/record-store.js";
 export { type RecordedJudgeOptions, recordedJudge } from "./replay/recorded-judge.js";
 export { type RecordedRetrieverOptions, recordedRetriever } from "./replay/recorded-retriever.js";
 export {
@@ -275,6 +276,12 @@ export {
 export { Teacher } from "./training/distillation.js";
 export { type GapHealth, gapHealth } from "./training/gap.js";
 export { type HintControl, hintsOf } from "./training/hints.js";
+export {
+  type ByHint,
+  evaluateJudge,
+  type JudgeQuality,
+  type JudgeQualityOptions,
+} from "./training/judge-quality.js";
 export type {
   DistillationOptions,
   EvaluationMode,

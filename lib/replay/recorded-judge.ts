@@ -26,7 +26,7 @@ export function recordedJudge(
   judge: Judge,
   cache: ReplayCache,
   { identity = judge.identity }: RecordedJudgeOptions = {},
-): Judge & { stats(): JudgeStats } {
+): Judge & Required<Pick<Judge, "stats">> {
   if (identity === undefined || identity === "") {
     throw new HindsearchError(
       "INVALID_ARGUMENT",

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { aiSdkJudge } from "../../examples/ai-sdk-judge.js";
 import { JudgeEnsemble } from "../../lib/judge/ensemble.js";
 import { type ChatTurn, FunctionJudge, type FunctionJudgeOptions } from "../../lib/judge/function-judge.js";
 import type { Judge } from "../../lib/judge/judge.js";
@@ -83,6 +84,35 @@ describe("FunctionJudge", () => {
     );
     expect(await judge.critique({ ...INPUT, answer: "Paris" })).toMatchObject({ status: "ok" });
     expect(roles).toEqual(["system", "user", "assistant", "user"]);
+  });
+});
+
+test("the example for the AI SDK asks and counts as the SDK does", async () => {
+  const calls: object[] = [];
+  const judge = aiSdkJudge(
+    async (call) => {
+      calls.push(call);
+      const text = calls.length === 1 ? mark(call.messages, TEXT) : "";
+      const finishReason = ["stop", "content-filter", "length", "length"][calls.length - 1] as string;
+      return { text, finishReason, usage: { inputTokens: 100, outputTokens: 20 } };
+    },
+    "a-model",
+    byteTokenizer(),
+    { maxTokens: 64 },
+  );
+  expect(await judge.critique(INPUT)).toMatchObject({ status: "ok", text: TEXT });
+  expect(await judge.critique(INPUT)).toMatchObject({ status: "refused" });
+  expect(await judge.critique(INPUT)).toMatchObject({ status: "truncated" });
+  expect(calls[0]).toMatchObject({
+    model: "a-model",
+    maxOutputTokens: 64,
+    abortSignal: expect.any(AbortSignal),
+  });
+  expect(judge.stats().usage).toMatchObject({
+    requests: 4,
+    promptTokens: 400,
+    completionTokens: 80,
+    estimated: 0,
   });
 });
 

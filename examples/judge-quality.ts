@@ -128,7 +128,10 @@ await runCommand(async (signal) => {
       await evaluateJudge(judge, failed, { teacher, protocol, goldQueries, seesGold, signal }),
     ]);
   }
-  rows.sort(([, a], [, b]) => (b.separation.real?.mean ?? 0) - (a.separation.real?.mean ?? 0));
+  // A trajectory without a critique is not turned at all.
+  const worth = ({ separation, critiqueShare }: JudgeQuality) =>
+    (separation.real?.mean ?? 0) * (critiqueShare ?? 0);
+  rows.sort(([, a], [, b]) => worth(b) - worth(a));
   console.log(
     "| judge | critiques | leaks | gold query | failed query | separation | over empty | over shuffled |",
   );

@@ -93,6 +93,20 @@ function probeVector(base64: string): Float32Array {
 
 const Batch = z.strictObject({ rows: z.int().min(1), checksum: z.string() });
 
+/**
+ * A table of an index, if it exists. Found out by opening it: not every object store lists tables that it has.
+ *
+ * @throws What the engine throws for any other reason.
+ */
+export async function openIfThere(database: Connection, name: string): Promise<Table | undefined> {
+  try {
+    return await database.openTable(name);
+  } catch (error) {
+    if (/not found/i.test((error as Error).message)) return undefined;
+    throw error;
+  }
+}
+
 /** A note, written in this order: the settings, the batches, the manifest. */
 const Note = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("settings"), format: z.int(), value: Settings }),
@@ -124,9 +138,8 @@ export class IndexNotes {
    */
   static async open(database: Connection, where: string): Promise<IndexNotes> {
     const notes = new IndexNotes(database, where);
-    const names = await database.tableNames();
-    if (!names.includes(NOTES)) return notes;
-    notes.#table = await database.openTable(NOTES);
+    notes.#table = await openIfThere(database, NOTES);
+    if (notes.#table === undefined) return notes;
     const rows: { number: number; note: string }[] = await notes.#table.query().toArray();
     for (const { note } of rows.sort((x, y) => x.number - y.number)) notes.#take(note);
     return notes;
@@ -145,7 +158,15 @@ export class IndexNotes {
     return this.#batches.get(rows);
   }
 
+  /** Begins a build; earlier notes, of a build that wrote nothing, are dropped. */
   async begin(value: IndexSettings): Promise<void> {
+    if (this.#table !== undefined) {
+      this.#table.close();
+      this.#table = undefined;
+      await this.#database.dropTable(NOTES);
+      this.#batches.clear();
+      this.#count = 0;
+    }
     await this.#write({ kind: "settings", format: FORMAT, value });
   }
 

@@ -9,6 +9,7 @@ import {
   type IndexManifest,
   IndexNotes,
   type IndexSettings,
+  openIfThere,
   sameEmbedding,
   TABLE,
   TEXT,
@@ -76,16 +77,12 @@ export class TableWriter {
   /** @throws {@link HindsearchError} `INDEX_MISMATCH` if what is there was begun with other settings. */
   static async open(database: Connection, parts: WriterParts): Promise<TableWriter> {
     const { uri, settings } = parts.request;
-    let notes = await IndexNotes.open(database, uri);
-    const names = await database.tableNames();
-    const table = names.includes(TABLE) ? await database.openTable(TABLE) : undefined;
+    const notes = await IndexNotes.open(database, uri);
+    const table = await openIfThere(database, TABLE);
     const written = (await table?.countRows()) ?? 0;
-    if (notes.settings !== undefined && !sameSettings(notes.settings, settings)) {
-      if (written > 0) throw mismatch(uri, "with other settings");
-      await database.dropAllTables();
-      notes = await IndexNotes.open(database, uri);
-    }
-    if (notes.settings === undefined) await notes.begin(settings);
+    const fits = notes.settings !== undefined && sameSettings(notes.settings, settings);
+    if (written > 0 && !fits) throw mismatch(uri, "with other settings");
+    if (!fits) await notes.begin(settings);
     return new TableWriter(database, parts, notes, table, written);
   }
 

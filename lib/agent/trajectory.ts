@@ -35,7 +35,8 @@ export interface Span {
  * |---|---|---|---|---|
  * | `answered` | the policy closed an answer tag pair | of the answer | in its group | if it failed |
  * | `no answer` | it wrote an end token, or its turns were used up | of no answer | in its group | if it failed |
- * | `truncated` | the length limit of a turn or of the context was reached | of no answer | in its group | if it failed |
+ * | `truncated` | the length limit of a turn or of the context was reached | of no answer | in its group | if it failed
+ * |
  * | `search failed` | the retriever failed, after its retries | none | none: it is no member of its group | never |
  */
 export type TrajectoryStatus = "answered" | "no answer" | "truncated" | "search failed";
@@ -44,7 +45,10 @@ export type TrajectoryStatus = "answered" | "no answer" | "truncated" | "search 
 export interface SearchRecord {
   /** What was searched for: the text between the tags, trimmed. */
   query: string;
-  /** What was shown, best first; empty if nothing was found, or nothing new where repetitions are skipped, or the search failed. */
+  /**
+   * What was shown, best first; empty if nothing was found, or nothing new where repetitions are skipped, or the search
+   * failed.
+   */
   passages: Passage[];
   /** The tokens of the query, a span of kind `search`; of length 0 if one token holds tag and query. */
   start: number;

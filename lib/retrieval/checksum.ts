@@ -14,8 +14,8 @@ export function isPaths(source: CorpusSource): source is string | readonly strin
 }
 
 /**
- * SHA-256 over id, title and text of every passage in turn. It depends on what a corpus says and not on how it is stored: plain, gzip
- * and Parquet files of the same passages have the same one.
+ * SHA-256 over id, title and text of every passage in turn. It depends on what a corpus says and not on how it is
+ * stored: plain, gzip and Parquet files of the same passages have the same one.
  */
 export class CorpusDigest {
   readonly #hash = createHash("sha256");

@@ -11,8 +11,8 @@ import { checkSearch, closedError, type Retriever } from "./retriever.js";
 /** Settings of {@link RerankedRetriever}. */
 export interface RerankedRetrieverOptions extends EndpointOptions {
   /**
-   * What the endpoint speaks: `tei` is `POST /rerank` of text-embeddings-inference, `cohere` the form of Cohere, Jina, vLLM and SGLang. Default
-   * `cohere` if `model` is given, else `tei`.
+   * What the endpoint speaks: `tei` is `POST /rerank` of text-embeddings-inference, `cohere` the form of Cohere, Jina,
+   * vLLM and SGLang. Default `cohere` if `model` is given, else `tei`.
    */
   dialect?: "tei" | "cohere" | undefined;
   /** Which model; sent in the `cohere` form, which needs it. */
@@ -37,11 +37,13 @@ const Cohere = z.object({
 });
 
 /**
- * A retriever whose passages a cross-encoder behind HTTP puts in order: the first search finds candidates, the model scores each against the query,
- * and the best come back with the model's scores. Equal scores keep the order of the first search.
+ * A retriever whose passages a cross-encoder behind HTTP puts in order: the first search finds candidates, the model
+ * scores each against the query, and the best come back with the model's scores. Equal scores keep the order of the
+ * first search.
  *
- * Retries, deadlines and secrets are handled as by {@link HttpEmbedding}; the key is by default that in `HINDSEARCH_RERANKER_API_KEY`. A
- * re-ranker that fails fails the search: the order of the first search is not what was asked for.
+ * Retries, deadlines and secrets are handled as by {@link HttpEmbedding}; the key is by default that in
+ * `HINDSEARCH_RERANKER_API_KEY`. A re-ranker that fails fails the search: the order of the first search is not what was
+ * asked for.
  */
 export class RerankedRetriever implements Retriever {
   readonly #retriever: Retriever;

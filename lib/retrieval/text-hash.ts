@@ -2,8 +2,8 @@ const pair = new Uint32Array(2);
 const whole = new BigUint64Array(pair.buffer);
 
 /**
- * A fast hash, the same on every machine: two multiplicative ones of 32 bits with different constants, each finished as MurmurHash3
- * does it. Not for what an adversary gains by collisions.
+ * A fast hash, the same on every machine: two multiplicative ones of 32 bits with different constants, each finished as
+ * MurmurHash3 does it. Not for what an adversary gains by collisions.
  *
  * @returns 64 bits, never 0.
  */

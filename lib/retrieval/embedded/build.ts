@@ -25,11 +25,13 @@ export interface IndexBuildOptions extends Omit<CorpusOptions, "signal">, Builde
   /** Adds a vector to every passage, for dense and hybrid search. Default: none. */
   embedding?: EmbeddingModel | undefined;
   /**
-   * Passages from which on the vectors are indexed, which makes dense search fast and approximate; below, every vector is
-   * compared. At least 256. Default 20,000.
+   * Passages from which on the vectors are indexed, which makes dense search fast and approximate; below, every vector
+   * is compared. At least 256. Default 20,000.
    */
   exactBelow?: number | undefined;
-  /** Where an object store is and how to get in, as LanceDB names it (`region`, `endpoint`, ...); never written down. */
+  /**
+   * Where an object store is and how to get in, as LanceDB names it (`region`, `endpoint`, ...); never written down.
+   */
   storageOptions?: Record<string, string> | undefined;
 }
 

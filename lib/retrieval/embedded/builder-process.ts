@@ -21,8 +21,8 @@ export interface BuilderOptions extends AbortOptions {
   /** Called about once a second. */
   onProgress?: ((progress: IndexProgress) => void) | undefined;
   /**
-   * The build is given up when it has used next to no processor time for this many milliseconds, waits for passages
-   * and vectors not counted. Default 120,000: the engine is known to hang with all its threads asleep on small machines.
+   * The build is given up when it has used next to no processor time for this many milliseconds, waits for passages and
+   * vectors not counted. Default 120,000: the engine is known to hang with all its threads asleep on small machines.
    */
   stallTimeoutMs?: number | undefined;
 }

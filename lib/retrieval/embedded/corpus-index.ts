@@ -41,16 +41,21 @@ export interface FusionOptions {
 export interface CorpusIndexOptions extends AbortOptions {
   /** Default `hybrid` if `embedding` is given, else `lexical`. */
   mode?: SearchMode | undefined;
-  /** The model that the index was built with; needed for dense and hybrid search. It stays the caller's: `close()` does not close it. */
+  /**
+   * The model that the index was built with; needed for dense and hybrid search. It stays the caller's: `close()` does
+   * not close it.
+   */
   embedding?: EmbeddingModel | undefined;
   /** What the manifest's checksum must be, e.g. from {@link corpusChecksum}: an index of anything else is refused. */
   checksum?: string | undefined;
   /**
-   * Searches of the engine at work at the same time, the others wait; at least 1. Default `max(4, 2 * cores)`. The engine has no
-   * limit of its own, and hundreds at once make each of them slow.
+   * Searches of the engine at work at the same time, the others wait; at least 1. Default `max(4, 2 * cores)`. The
+   * engine has no limit of its own, and hundreds at once make each of them slow.
    */
   concurrency?: number | undefined;
-  /** Partitions of the vector index that a query looks into: more find more and take longer. Default: a third of them. */
+  /**
+   * Partitions of the vector index that a query looks into: more find more and take longer. Default: a third of them.
+   */
   probes?: number | undefined;
   /** Of hybrid search. */
   fusion?: FusionOptions | undefined;
@@ -80,19 +85,21 @@ interface IndexParts {
 }
 
 /**
- * The embedded search engine, for corpora from a folder of notes to tens of millions of passages: a LanceDB table on disk or in an object
- * store, searched on the engine's own threads. Needs the optional packages `@lancedb/lancedb` and `apache-arrow`,
- * loaded on first use.
+ * The embedded search engine, for corpora from a folder of notes to tens of millions of passages: a LanceDB table on
+ * disk or in an object store, searched on the engine's own threads. Needs the optional packages `@lancedb/lancedb` and
+ * `apache-arrow`, loaded on first use.
  *
- * **Lexical** search is BM25 over title and text. k1 is 1.2 and b 0.75; the engine does not let them be set, so that Pyserini's ranking with its k1 of 0.9 and b of 0.4
- * cannot be reproduced ({@link MemoryRetriever} can). With the analyzer `plain` words are cut like {@link plainAnalyzer} cuts
- * them but without Unicode normalisation, and the results are those of {@link MemoryRetriever} with the same constants up to near ties.
+ * **Lexical** search is BM25 over title and text. k1 is 1.2 and b 0.75; the engine does not let them be set, so that
+ * Pyserini's ranking with its k1 of 0.9 and b of 0.4 cannot be reproduced ({@link MemoryRetriever} can). With the
+ * analyzer `plain` words are cut like {@link plainAnalyzer} cuts them but without Unicode normalisation, and the
+ * results are those of {@link MemoryRetriever} with the same constants up to near ties.
  *
  * **Dense** search ranks by inner product with the query's vector: exact in small indices, else approximate, with the
  * recall that was measured at the build in `manifest.vectorIndex`.
  *
- * **Hybrid** search is reciprocal rank fusion (Cormack et al. 2009) of the two: a passage scores the sum of `1 / (k + rank)` over the lists that it is in,
- * ranks counted from 1; of equal scores the one with the better lexical rank comes first.
+ * **Hybrid** search is reciprocal rank fusion (Cormack et al. 2009) of the two: a passage scores the sum of `1 / (k +
+ * rank)` over the lists that it is in, ranks counted from 1; of equal scores the one with the better lexical rank comes
+ * first.
  */
 export class CorpusIndex implements Retriever {
   /** What the index says about itself. */
@@ -110,17 +117,19 @@ export class CorpusIndex implements Retriever {
   /**
    * Builds an index in a process of its own, so that neither the event loop nor a hanging build holds the caller up.
    *
-   * A build that is killed, aborted or fails can be gone on with: the same call reads the corpus again but embeds and writes only what is missing. The
-   * lexical index is then the same as that of an undisturbed build. A complete index of the same corpus and settings is left as it is, so the call
-   * may stand at the beginning of every script.
+   * A build that is killed, aborted or fails can be gone on with: the same call reads the corpus again but embeds and
+   * writes only what is missing. The lexical index is then the same as that of an undisturbed build. A complete index
+   * of the same corpus and settings is left as it is, so the call may stand at the beginning of every script.
    *
-   * @param source - Paths as {@link readCorpus} takes them, or the passages; their ids must be distinct, and for a build to go on they must come in the same order.
+   * @param source - Paths as {@link readCorpus} takes them, or the passages; their ids must be distinct, and for a
+   * build to go on they must come in the same order.
    * @param folder - Where the index goes: a folder that is empty or missing, or an `s3://`, `gs://` or `az://` address.
    * @param options - Analyzer, vectors, limits, progress, abort.
    * @returns What the index says about itself.
-   * @throws {@link HindsearchError} `DEPENDENCY_MISSING`; `INVALID_ARGUMENT` on wrong options or a folder with other things in it; `INDEX_MISMATCH` if an
-   * index of another corpus, model or settings is there; `INVALID_DATA` on a damaged or empty corpus or repeated ids; `IO`;
-   * `RETRIEVAL_FAILED` if the engine or the embedding model fails or hangs; `ABORTED`.
+   * @throws {@link HindsearchError} `DEPENDENCY_MISSING`; `INVALID_ARGUMENT` on wrong options or a folder with other
+   * things in it; `INDEX_MISMATCH` if an index of another corpus, model or settings is there; `INVALID_DATA` on a
+   * damaged or empty corpus or repeated ids; `IO`; `RETRIEVAL_FAILED` if the engine or the embedding model fails or
+   * hangs; `ABORTED`.
    */
   static async build(
     source: CorpusSource,
@@ -135,9 +144,10 @@ export class CorpusIndex implements Retriever {
    *
    * @param folder - What {@link CorpusIndex.build} made.
    * @param options - How to search.
-   * @throws {@link HindsearchError} `DEPENDENCY_MISSING`; `INVALID_DATA` if there is no complete index; `INDEX_MISMATCH` if it is one of another corpus, another embedding
-   * model (by name, length of the vectors, and the vector of a test sentence) or a newer version, or has no vectors;
-   * `INVALID_ARGUMENT`; `RETRIEVAL_FAILED` if the engine cannot open it or the embedding model does not answer; `ABORTED`.
+   * @throws {@link HindsearchError} `DEPENDENCY_MISSING`; `INVALID_DATA` if there is no complete index;
+   * `INDEX_MISMATCH` if it is one of another corpus, another embedding model (by name, length of the vectors, and the
+   * vector of a test sentence) or a newer version, or has no vectors; `INVALID_ARGUMENT`; `RETRIEVAL_FAILED` if the
+   * engine cannot open it or the embedding model does not answer; `ABORTED`.
    */
   static async open(folder: string, options: CorpusIndexOptions = {}): Promise<CorpusIndex> {
     const { embedding, storageOptions = {}, signal } = options;

@@ -45,7 +45,10 @@ export interface IndexManifest extends IndexSettings {
     partitions: number;
     /** Of the partitions, those that a query looks into by default. */
     probes: number;
-    /** Measured at the build: share of the exact 10 nearest passages that are found, with up to 200 passages of the index as queries. */
+    /**
+     * Measured at the build: share of the exact 10 nearest passages that are found, with up to 200 passages of the
+     * index as queries.
+     */
     recall: number;
   } | null;
 }

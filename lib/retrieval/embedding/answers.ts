@@ -8,8 +8,8 @@ const Vectors = z.array(z.array(z.number()));
 const TokenVectors = z.array(z.array(z.array(z.number())).min(1));
 
 /**
- * Checks what `POST /v1/embeddings` answered. Vectors may be numbers or base64 of little-endian float32, and come in any order: each says
- * which text it is of.
+ * Checks what `POST /v1/embeddings` answered. Vectors may be numbers or base64 of little-endian float32, and come in
+ * any order: each says which text it is of.
  *
  * @throws {@link AttemptError} if it has another form, or not one usable vector for each text.
  */

@@ -4,7 +4,10 @@ import { HindsearchError } from "../../errors.js";
 /** What a text is to a search: many models encode the two differently. */
 export type TextRole = "query" | "passage";
 
-/** A model that turns texts into vectors, such that a query's vector has a large inner product with those of passages that answer it. */
+/**
+ * A model that turns texts into vectors, such that a query's vector has a large inner product with those of passages
+ * that answer it.
+ */
 export interface EmbeddingModel {
   /** Which model it is. An index is searched only with the model that it was built with. */
   readonly name: string;
@@ -16,7 +19,8 @@ export interface EmbeddingModel {
    * @param role - What they are.
    * @param options - `signal` ends the call.
    * @returns One vector per text, in their order; all of the same length, every time.
-   * @throws {@link HindsearchError} `RETRIEVAL_FAILED` if the model cannot answer, `ABORTED`, `DISPOSED` after `close()`.
+   * @throws {@link HindsearchError} `RETRIEVAL_FAILED` if the model cannot answer, `ABORTED`, `DISPOSED` after
+   * `close()`.
    */
   embed(texts: readonly string[], role: TextRole, options?: AbortOptions): Promise<Float32Array[]>;
 

@@ -9,11 +9,13 @@ import { type EmbeddingModel, normalize } from "./embedding-model.js";
 const MAX_TEXT = 65_536;
 
 /**
- * Feature hashing (Weinberger et al. 2009, arXiv:0902.2206) of words and of their trigrams: for tests, and for trying hybrid search out without a
- * server. It knows spellings, not meanings: "colour" is near "colours", and as far from "hue" as from anything.
+ * Feature hashing (Weinberger et al. 2009, arXiv:0902.2206) of words and of their trigrams: for tests, and for trying
+ * hybrid search out without a server. It knows spellings, not meanings: "colour" is near "colours", and as far from
+ * "hue" as from anything.
  *
  * A word that occurs n times adds `sign * (1 + ln n)` to the place that its hash says, and each of its trigrams, with
- * its borders, `sign / sqrt(number of them)` times half of that to its own; the sum is scaled to unit length. A text without words is the zero vector.
+ * its borders, `sign / sqrt(number of them)` times half of that to its own; the sum is scaled to unit length. A text
+ * without words is the zero vector.
  */
 export class HashedEmbedding implements EmbeddingModel {
   readonly name: string;

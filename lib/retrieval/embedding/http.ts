@@ -11,29 +11,32 @@ import { type EmbeddingModel, normalize, type TextRole } from "./embedding-model
 /** Settings of {@link HttpEmbedding}. */
 export interface HttpEmbeddingOptions extends EndpointOptions {
   /**
-   * What the endpoint speaks: `openai` is `POST /v1/embeddings` of any OpenAI-compatible server (vLLM, SGLang, ...), `tei` is
-   * `POST /embed` of text-embeddings-inference. Default: by the end of the address, `/embeddings` or `/embed`.
+   * What the endpoint speaks: `openai` is `POST /v1/embeddings` of any OpenAI-compatible server (vLLM, SGLang, ...),
+   * `tei` is `POST /embed` of text-embeddings-inference. Default: by the end of the address, `/embeddings` or `/embed`.
    */
   dialect?: "openai" | "tei" | undefined;
   /** Which model; sent to OpenAI-compatible servers, and the name by which an index knows it. */
   model: string;
   /**
-   * Put in front of every text. Default by the model's name, as its makers trained it: names with "e5" get `query: ` and `passage: `,
-   * names with "bge" and "en" an instruction for queries, others nothing.
+   * Put in front of every text. Default by the model's name, as its makers trained it: names with "e5" get `query: `
+   * and `passage: `, names with "bge" and "en" an instruction for queries, others nothing.
    */
   prefixes?: Partial<Readonly<Record<TextRole, string | undefined>>> | undefined;
   /** Whether vectors are scaled to unit length, so that inner products are cosines. Default true. */
   normalize?: boolean | undefined;
   /**
-   * How token vectors become one: `server` leaves it to the server; `mean` and `cls` (the first token) do it here, for `POST /embed_all`
-   * of text-embeddings-inference. Default `server`.
+   * How token vectors become one: `server` leaves it to the server; `mean` and `cls` (the first token) do it here, for
+   * `POST /embed_all` of text-embeddings-inference. Default `server`.
    */
   pooling?: "server" | "mean" | "cls" | undefined;
   /** Length of the vectors: asked for from OpenAI-compatible servers, and checked. Default: whatever comes. */
   dimensions?: number | undefined;
   /** Most texts in one request. Default 32. */
   batchSize?: number | undefined;
-  /** Longer texts are cut to so many characters, prefix not counted; the server cuts further at its tokens. Default 8,192. */
+  /**
+   * Longer texts are cut to so many characters, prefix not counted; the server cuts further at its tokens. Default
+   * 8,192.
+   */
   maxTextLength?: number | undefined;
 }
 
@@ -56,9 +59,10 @@ const BATCH_REFUSALS: readonly (number | undefined)[] = [400, 413, 422];
 /**
  * An embedding model behind HTTP.
  *
- * Texts go out in batches, several at once. Attempts that time out, break off or answer 408, 409, 429, 5xx or something that is no
- * JSON are repeated; Retry-After is waited as told. A batch that is refused (400, 413, 422) is tried again in
- * halves. The key is by default that in the environment variable `HINDSEARCH_EMBEDDING_API_KEY`; redirects are not followed, and secrets never appear in messages.
+ * Texts go out in batches, several at once. Attempts that time out, break off or answer 408, 409, 429, 5xx or something
+ * that is no JSON are repeated; Retry-After is waited as told. A batch that is refused (400, 413, 422) is tried again
+ * in halves. The key is by default that in the environment variable `HINDSEARCH_EMBEDDING_API_KEY`; redirects are not
+ * followed, and secrets never appear in messages.
  */
 export class HttpEmbedding implements EmbeddingModel {
   readonly name: string;

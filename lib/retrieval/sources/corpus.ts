@@ -14,8 +14,10 @@ import { passageOfRow } from "./row.js";
  *   {@link parseContents} takes them, or `{"id", "title", "text"}`. Ids may be strings or whole numbers; other fields
  *   are ignored.
  * - **Parquet** with the same columns. Needs the optional packages `hyparquet` and `hyparquet-compressors`.
- * - **A folder** of `.txt` and `.md` files at any depth, in the order of their paths, cut into passages of `chunks`. Ids
- *   are `path#n`; the title is the first Markdown heading, or the file's name. Needs the optional package `llm-splitter`.
+ * - **A folder** of `.txt` and `.md` files at any depth, in the order of their paths, cut into passages of `chunks`.
+ *   Ids
+ *   are `path#n`; the title is the first Markdown heading, or the file's name. Needs the optional package
+ * `llm-splitter`.
  *
  * None of it is trusted, and no more of it is held in memory than a line, a row group or a file.
  *

@@ -46,7 +46,13 @@ export class RealWorld implements AsyncDisposable {
         config: await json("tokenizer", "qwen2.5", "tokenizer_config.json"),
       },
       await LoopbackServer.start((request, response) => {
-        const query = /^Query: (.*)$/m.exec(request.body.messages[1].content)?.[1];
+        const [, task] = request.body.messages;
+        // The judge first asks, without a task, whether the server keeps to a schema; this one does not.
+        if (task === undefined) {
+          sendJson(response, completion("Hello."));
+          return;
+        }
+        const query = /^Query: (.*)$/m.exec(task.content)?.[1];
         sendJson(response, completion(marked(request, `Do not search for "${query}" but for its parts.`)));
       }),
     );

@@ -9,7 +9,8 @@ import { HindsearchError } from "../errors.js";
 const LINE_FEED = 10;
 /**
  * What a row needs whose text can be used in full: 65,536 characters (longer questions and passages are refused or cut),
- * at 6 bytes each where JSON escapes them all. A hostile line of that length parses in some 50 ms, one of 10 MB in seconds.
+ * at 6 bytes each where JSON escapes them all. A hostile line of that length parses in 50 to 200 ms, one of 10 MB
+ * in seconds.
  */
 const MAX_LINE_BYTES = 2 ** 19;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);

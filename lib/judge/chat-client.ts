@@ -1,7 +1,12 @@
 import OpenAI from "openai";
 import { z } from "zod";
-import { withDeadline } from "../abort.js";
-import { AttemptError, isRetryableStatus, parseRetryAfter, type Retrier } from "../network/retry.js";
+import {
+  AttemptError,
+  attemptWithin,
+  isRetryableStatus,
+  parseRetryAfter,
+  type Retrier,
+} from "../network/retry.js";
 import type { Scrubber } from "../network/secrets.js";
 import type { ModelReply } from "./parse.js";
 import type { JudgeMessage } from "./prompt.js";
@@ -76,7 +81,7 @@ export class ChatClient {
       content: content.map(({ text }) => text).join(""),
     }));
     const body = { ...request, messages: texts } as unknown as OpenAI.ChatCompletionCreateParamsNonStreaming;
-    return withDeadline(timeoutMs, signal, async (inner, timedOut) => {
+    return attemptWithin(timeoutMs, signal, async (inner) => {
       let response: unknown;
       try {
         response = await this.#client.chat.completions.create(body, {
@@ -84,11 +89,6 @@ export class ChatClient {
           headers: { "Idempotency-Key": idempotencyKey },
         });
       } catch (error) {
-        if (timedOut())
-          throw new AttemptError(`no complete answer within ${timeoutMs} ms`, {
-            retryable: true,
-            charged: true,
-          });
         throw this.#failure(error);
       }
       return this.#reply(response);

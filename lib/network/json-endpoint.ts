@@ -1,11 +1,11 @@
 import PQueue from "p-queue";
 import { Agent } from "undici";
 import { z } from "zod";
-import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { count, endpoint, headers, milliseconds, retryShape } from "./options.js";
 import { type PostTarget, postJson } from "./post-json.js";
-import { AttemptError, Retrier, type RetryOptions } from "./retry.js";
+import { attemptWithin, Retrier, type RetryOptions } from "./retry.js";
 import { Scrubber } from "./secrets.js";
 
 /** Settings of a client that posts JSON to one address. Times are in milliseconds. */
@@ -89,15 +89,9 @@ export class JsonEndpoint {
   async post<T>(body: unknown, read: (answer: unknown) => T, { signal }: AbortOptions): Promise<T> {
     throwIfAborted(signal);
     const attempt = () =>
-      withDeadline(this.#timeoutMs, signal, async (inner, timedOut) => {
-        try {
-          return read(await postJson(this.#target, body, inner));
-        } catch (cause) {
-          if (!timedOut()) throw cause;
-          const message = `no complete answer within ${this.#timeoutMs} ms`;
-          throw new AttemptError(message, { retryable: true });
-        }
-      });
+      attemptWithin(this.#timeoutMs, signal, async (inner) =>
+        read(await postJson(this.#target, body, inner)),
+      );
     return abortable(
       this.#queue.add(() => this.#retrier.run(attempt, signal)),
       signal,

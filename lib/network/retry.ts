@@ -1,4 +1,4 @@
-import { sleep, throwIfAborted } from "../abort.js";
+import { sleep, throwIfAborted, withDeadline } from "../abort.js";
 
 /** What is known about a failed attempt beside its message. */
 export interface AttemptDetails extends ErrorOptions {
@@ -39,6 +39,29 @@ export class AttemptError extends Error {
     this.retryAfterMs = retryAfterMs;
     this.charged = charged;
   }
+}
+
+/**
+ * Makes one attempt with a deadline of its own.
+ *
+ * @param attempt - Gets a signal that fires at the deadline and with `signal`.
+ * @throws What the attempt throws, or, past the deadline, a retryable {@link AttemptError}.
+ * @internal
+ */
+export function attemptWithin<T>(
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+  attempt: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  return withDeadline(timeoutMs, signal, async (inner, timedOut) => {
+    try {
+      return await attempt(inner);
+    } catch (cause) {
+      if (!timedOut()) throw cause;
+      const message = `no complete answer within ${timeoutMs} ms`;
+      throw new AttemptError(message, { retryable: true, charged: true });
+    }
+  });
 }
 
 /** How a client repeats failed requests. */

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { LatencyRecorder, type LatencySummary } from "../network/latency.js";
 import { count, milliseconds, parseOptions, retryShape } from "../network/options.js";
-import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
+import { AttemptError, attemptWithin, Retrier, type RetryOptions } from "../network/retry.js";
 import { Batcher, type Outcome } from "./batcher.js";
 import { cutText } from "./cut.js";
 import type { Passage } from "./passage.js";
@@ -160,14 +160,9 @@ export abstract class RemoteRetriever implements Retriever {
     outcomes: Map<string, Outcome>,
   ): Promise<void> {
     const { timeoutMs } = this.#options;
-    const answers = await withDeadline(timeoutMs, signal, async (inner, timedOut) => {
-      try {
-        return await abortable(this.ask(queries, topK, inner), inner);
-      } catch (cause) {
-        if (!timedOut()) throw cause;
-        throw new AttemptError(`no complete answer within ${timeoutMs} ms`, { retryable: true });
-      }
-    });
+    const answers = await attemptWithin(timeoutMs, signal, (inner) =>
+      abortable(this.ask(queries, topK, inner), inner),
+    );
     if (answers.length !== queries.length) {
       const message = `${answers.length} result lists for ${queries.length} queries`;
       throw new AttemptError(message, { retryable: false });

@@ -8,6 +8,7 @@ import {
   searchR1,
   type Trajectory,
 } from "hindsearch";
+import { wordTokenizerJson } from "../../examples/own-loop/tiny-world.js";
 import { configOf, MODELS } from "../models.js";
 
 /** What to roll out. */
@@ -34,11 +35,10 @@ const CONTROL = ["<s>", "</s>", "<unk>"];
 
 /** Runs the rollouts, which must be equal token by token. */
 export async function work({ trajectories, delays }: RetrieverTask): Promise<RetrieverResult[]> {
-  const vocab = Object.fromEntries([...CONTROL, ...WORDS].map((word, id) => [word, id]));
-  const shape = { ...MODELS["0.5B"], vocabulary: Object.keys(vocab).length };
+  const shape = { ...MODELS["0.5B"], vocabulary: CONTROL.length + WORDS.length };
   using policy = await Policy.initialize({
     config: configOf(shape),
-    tokenizer: { json: tokenizerJson(vocab) },
+    tokenizer: { json: wordTokenizerJson(CONTROL, WORDS) },
   });
   using decoder = await policy.createDecoder({ maxBatch: trajectories, cacheTokens: trajectories * 512 });
   const protocol = new BoundProtocol(
@@ -101,23 +101,3 @@ class SlowRetriever implements Retriever {
 
 const tokensOf = (trajectories: readonly Trajectory[]) =>
   trajectories.map(({ tokens }) => tokens.join(" ")).join("\n");
-
-function tokenizerJson(vocab: Record<string, number>) {
-  return {
-    version: "1.0",
-    added_tokens: CONTROL.map((content, id) => ({
-      id,
-      content,
-      single_word: false,
-      lstrip: false,
-      rstrip: false,
-      normalized: false,
-      special: true,
-    })),
-    normalizer: null,
-    pre_tokenizer: { type: "WhitespaceSplit" },
-    post_processor: null,
-    decoder: null,
-    model: { type: "WordLevel", vocab, unk_token: "<unk>" },
-  };
-}

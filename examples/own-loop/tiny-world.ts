@@ -17,12 +17,17 @@ const VALUES = ["red", "blue", "pink", "grey"];
 const CONTROL = ["<pad>", "</s>", "<search>", "</search>", "<info>", "</info>", "<answer>", "</answer>"];
 const WORDS = ["hint", "colour", "of", "?", ".", "is", ...ENTITIES, ...VALUES];
 
-/** `tokenizer.json`: one token per word, tags as control tokens. */
-function tokenizerJson() {
-  const vocab = Object.fromEntries([...CONTROL, "<unk>", ...WORDS].map((word, id) => [word, id]));
+/**
+ * `tokenizer.json` of a tokenizer with one token per word.
+ *
+ * @param control - Control tokens, the first ids.
+ * @param words - All others, `<unk>` among one of the two.
+ */
+export function wordTokenizerJson(control: readonly string[], words: readonly string[]) {
+  const vocab = Object.fromEntries([...control, ...words].map((word, id) => [word, id]));
   return {
     version: "1.0",
-    added_tokens: CONTROL.map((content, id) => ({
+    added_tokens: control.map((content, id) => ({
       id,
       content,
       single_word: false,
@@ -58,7 +63,10 @@ export function tinyPolicy(seed = 1): Promise<Policy> {
     hidden_act: "silu",
     eos_token_id: 1,
   };
-  const tokenizer = { json: tokenizerJson(), config: { eos_token: "</s>", unk_token: "<unk>" } };
+  const tokenizer = {
+    json: wordTokenizerJson(CONTROL, ["<unk>", ...WORDS]),
+    config: { eos_token: "</s>", unk_token: "<unk>" },
+  };
   return Policy.initialize({ config, tokenizer, seed, compute: "f32" });
 }
 

@@ -8,7 +8,7 @@ import {
 } from "cockatiel";
 import PQueue from "p-queue";
 import { z } from "zod";
-import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { AdaptiveLimit } from "../network/adaptive-limit.js";
 import { count, endpoint, headers, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
@@ -143,7 +143,9 @@ export class ChatJudge implements Judge {
     checkJudgeInput(input);
     const work = this.#queue.add(() => {
       throwIfAborted(signal);
-      return this.#writer.counted(() => this.#withinDeadline(input, signal));
+      return this.#writer.countedWithin(this.#options.deadlineMs, signal, (inner) =>
+        this.#critique(input, inner),
+      );
     });
     return abortable(work, signal);
   }
@@ -158,20 +160,9 @@ export class ChatJudge implements Judge {
     return this.#limit.limit;
   }
 
-  async #withinDeadline(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {
-    const { deadlineMs } = this.#options;
-    return withDeadline(deadlineMs, signal, async (inner, timedOut) => {
-      try {
-        const form = (await this.#isStructured(inner)) ? "structured" : "marked";
-        return await this.#writer.write((request) => this.#ask(request, inner), input, form, inner);
-      } catch (error) {
-        throwIfAborted(signal);
-        if (timedOut()) return { status: "failed", reason: `no critique within ${deadlineMs} ms` };
-        // Of the probe; those of the critique itself are values already.
-        if (error instanceof AttemptError) return { status: "failed", reason: error.message };
-        throw error;
-      }
-    });
+  async #critique(input: JudgeInput, signal: AbortSignal): Promise<Critique> {
+    const form = (await this.#isStructured(signal)) ? "structured" : "marked";
+    return this.#writer.write((request) => this.#ask(request, signal), input, form, signal);
   }
 
   #ask({ messages, maxTokens, form, vote, reserve }: ModelRequest, signal: AbortSignal): Promise<ModelReply> {

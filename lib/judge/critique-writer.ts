@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { throwIfAborted, withDeadline } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { count } from "../network/options.js";
 import { AttemptError } from "../network/retry.js";
@@ -141,6 +142,29 @@ export class CritiqueWriter {
   /** Runs a call from its start to its end, and counts what came out. */
   counted(work: () => Promise<Critique>): Promise<Critique> {
     return this.#counters.counted(work);
+  }
+
+  /**
+   * The same with a deadline: a critique that is not there by then has failed, and so has one that could not
+   * be asked for.
+   */
+  countedWithin(
+    deadlineMs: number,
+    signal: AbortSignal | undefined,
+    work: (signal: AbortSignal) => Promise<Critique>,
+  ): Promise<Critique> {
+    return this.counted(() =>
+      withDeadline(deadlineMs, signal, async (inner, timedOut) => {
+        try {
+          return await work(inner);
+        } catch (error) {
+          throwIfAborted(signal);
+          if (timedOut()) return { status: "failed", reason: `no critique within ${deadlineMs} ms` };
+          if (error instanceof AttemptError) return { status: "failed", reason: error.message };
+          throw error;
+        }
+      }),
+    );
   }
 
   /** Counts so far. */

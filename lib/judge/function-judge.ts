@@ -1,6 +1,6 @@
 import PQueue from "p-queue";
 import { z } from "zod";
-import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { count, milliseconds, parseOptions } from "../network/options.js";
 import { AttemptError } from "../network/retry.js";
 import { foreignReason } from "../network/secrets.js";
@@ -105,7 +105,9 @@ export class FunctionJudge implements Judge {
     checkJudgeInput(input);
     const work = this.#queue.add(() => {
       throwIfAborted(signal);
-      return this.#writer.counted(() => this.#withinDeadline(input, signal));
+      return this.#writer.countedWithin(this.#options.deadlineMs, signal, (inner) =>
+        this.#writer.write((request) => this.#ask(request, inner), input, "marked", inner),
+      );
     });
     return abortable(work, signal);
   }
@@ -113,19 +115,6 @@ export class FunctionJudge implements Judge {
   /** Figures for logs and panels. */
   stats(): JudgeStats {
     return this.#writer.stats();
-  }
-
-  async #withinDeadline(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {
-    const { deadlineMs } = this.#options;
-    return withDeadline(deadlineMs, signal, async (inner, timedOut) => {
-      try {
-        return await this.#writer.write((request) => this.#ask(request, inner), input, "marked", inner);
-      } catch (error) {
-        throwIfAborted(signal);
-        if (timedOut()) return { status: "failed", reason: `no critique within ${deadlineMs} ms` };
-        throw error;
-      }
-    });
   }
 
   async #ask({ messages, maxTokens, reserve }: ModelRequest, signal: AbortSignal): Promise<ModelReply> {

@@ -1,12 +1,10 @@
 import PQueue from "p-queue";
-import { Agent } from "undici";
 import { z } from "zod";
 import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { count, endpoint, headers, milliseconds, retryShape } from "./options.js";
-import { type PostTarget, postJson } from "./post-json.js";
+import { addressOf, type PostTarget, postJson, postTarget } from "./post-json.js";
 import { attemptWithin, Retrier, type RetryOptions } from "./retry.js";
-import { Scrubber } from "./secrets.js";
 
 /** Settings of a client that posts JSON to one address. Times are in milliseconds. */
 export interface EndpointOptions extends RetryOptions {
@@ -46,10 +44,9 @@ export const endpointShape = {
  * @internal
  */
 export class JsonEndpoint {
-  /** Without the query, which may hold a key. */
+  /** For messages. */
   readonly name: string;
   readonly #target: PostTarget;
-  readonly #agent: Agent;
   readonly #timeoutMs: number;
   readonly #retrier: Retrier;
   readonly #queue: PQueue;
@@ -60,21 +57,11 @@ export class JsonEndpoint {
    * @param environment - Name of the variable that holds the key if no option does.
    */
   constructor(options: z.output<z.ZodObject<typeof endpointShape>>, environment: string) {
-    const { url, headers, timeoutMs, maxResponseBytes, concurrency } = options;
-    const { origin, pathname, searchParams } = new URL(url);
-    const apiKey = options.apiKey ?? (process.env[environment] || undefined);
-    this.name = `${origin}${pathname}`;
-    this.#timeoutMs = timeoutMs;
-    this.#agent = new Agent({ connections: concurrency, connectTimeout: timeoutMs });
-    this.#target = {
-      url,
-      headers: apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${apiKey}` },
-      dispatcher: this.#agent,
-      maxResponseBytes,
-      scrubber: new Scrubber([apiKey, ...Object.values(headers), ...searchParams.values()]),
-    };
+    this.name = addressOf(options.url);
+    this.#timeoutMs = options.timeoutMs;
+    this.#target = postTarget(options, environment);
     this.#retrier = new Retrier(options);
-    this.#queue = new PQueue({ concurrency });
+    this.#queue = new PQueue({ concurrency: options.concurrency });
   }
 
   /** Whether it may still be asked. */
@@ -107,7 +94,7 @@ export class JsonEndpoint {
 
   /** Waits for the requests at work, then closes the connections. */
   async close(): Promise<void> {
-    this.#closing ??= this.#queue.onIdle().then(() => this.#agent.close());
+    this.#closing ??= this.#queue.onIdle().then(() => this.#target.dispatcher.close());
     await this.#closing;
   }
 }

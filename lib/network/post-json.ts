@@ -1,13 +1,48 @@
-import { type Dispatcher, request } from "undici";
+import { Agent, request } from "undici";
 import { type AnswerLimits, readJsonAnswer } from "./json-answer.js";
 import { AttemptError } from "./retry.js";
+import { Scrubber } from "./secrets.js";
 
 /** Where and how {@link postJson} asks. */
 export interface PostTarget extends AnswerLimits {
   url: string;
   /** Lower-case names. */
   headers: Record<string, string>;
-  dispatcher: Dispatcher;
+  dispatcher: Agent;
+}
+
+/** What {@link postTarget} needs of a client's checked options. */
+interface TargetOptions {
+  url: string;
+  apiKey?: string | undefined;
+  headers: Record<string, string>;
+  timeoutMs: number;
+  maxResponseBytes: number;
+  concurrency: number;
+}
+
+/**
+ * A target with connections of its own, which whoever asked for it closes.
+ *
+ * @param environment - Name of the variable that holds the key if no option does.
+ * @internal
+ */
+export function postTarget(options: TargetOptions, environment: string): PostTarget {
+  const { url, headers, timeoutMs, maxResponseBytes, concurrency } = options;
+  const apiKey = options.apiKey ?? (process.env[environment] || undefined);
+  return {
+    url,
+    headers: apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${apiKey}` },
+    dispatcher: new Agent({ connections: concurrency, connectTimeout: timeoutMs }),
+    maxResponseBytes,
+    scrubber: new Scrubber([apiKey, ...Object.values(headers), ...new URL(url).searchParams.values()]),
+  };
+}
+
+/** An address for messages: without the query, which may hold a key. @internal */
+export function addressOf(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
 }
 
 /**

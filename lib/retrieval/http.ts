@@ -1,8 +1,6 @@
-import { Agent } from "undici";
 import { z } from "zod";
 import { count, endpoint, headers, parseOptions } from "../network/options.js";
-import { type PostTarget, postJson } from "../network/post-json.js";
-import { Scrubber } from "../network/secrets.js";
+import { addressOf, type PostTarget, postJson, postTarget } from "../network/post-json.js";
 import { parseFlashRag } from "./flashrag.js";
 import type { Passage } from "./passage.js";
 import { type RemoteOptions, RemoteRetriever, remoteShape } from "./remote.js";
@@ -63,7 +61,6 @@ const DIALECTS: Readonly<Record<"search-r1" | "flashrag", Dialect>> = {
  */
 export class HttpRetriever extends RemoteRetriever {
   readonly #target: PostTarget;
-  readonly #agent: Agent;
   readonly #dialect: Dialect;
 
   /**
@@ -73,20 +70,9 @@ export class HttpRetriever extends RemoteRetriever {
    */
   constructor(options: HttpRetrieverOptions) {
     const checked = parseOptions(Options, options, "HttpRetriever");
-    const { url, headers, timeoutMs, maxResponseBytes, concurrency } = checked;
-    const { origin, pathname, searchParams } = new URL(url);
-    // Without the query, which may hold a key.
-    super(`${origin}${pathname}`, checked);
-    const apiKey = checked.apiKey ?? (process.env.HINDSEARCH_RETRIEVER_API_KEY || undefined);
+    super(addressOf(checked.url), checked);
     this.#dialect = DIALECTS[checked.dialect];
-    this.#agent = new Agent({ connections: concurrency, connectTimeout: timeoutMs });
-    this.#target = {
-      url,
-      headers: apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${apiKey}` },
-      dispatcher: this.#agent,
-      maxResponseBytes,
-      scrubber: new Scrubber([apiKey, ...Object.values(headers), ...searchParams.values()]),
-    };
+    this.#target = postTarget(checked, "HINDSEARCH_RETRIEVER_API_KEY");
   }
 
   /** @internal */
@@ -97,6 +83,6 @@ export class HttpRetriever extends RemoteRetriever {
 
   /** @internal */
   protected override disconnect(): Promise<void> {
-    return this.#agent.close();
+    return this.#target.dispatcher.close();
   }
 }

@@ -11,7 +11,7 @@ import { requireLoading } from "./memory-limit.js";
 import { type ModelFiles, readModelFiles } from "./model-files.js";
 import type { InitializeOptions, LoadOptions, SaveOptions } from "./policy-options.js";
 import { saveModel } from "./save.js";
-import { createTokenizer, type Tokenizer } from "./tokenizer.js";
+import { createTokenizerInTurns, type Tokenizer } from "./tokenizer.js";
 
 /** What a policy is made of. */
 export interface PolicyParts {
@@ -56,7 +56,7 @@ export async function initializeParts(options: InitializeOptions): Promise<Polic
   let tokenizer: Tokenizer | null = null;
   if (tokenizerFiles) {
     const { json, config: tokenizerConfig, chatTemplate } = tokenizerFiles;
-    tokenizer = createTokenizer(json, tokenizerConfig, chatTemplate);
+    tokenizer = await createTokenizerInTurns(json, tokenizerConfig, chatTemplate);
     if (tokenizer.size > config.vocabulary) {
       throw new HindsearchError(
         "INVALID_CHECKPOINT",

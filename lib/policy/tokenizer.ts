@@ -95,7 +95,18 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
         "AutoTokenizer.from_pretrained(folder, use_fast=True).save_pretrained(folder).",
     );
   }
-  const building = buildTokenizer(json, config ?? {}, template);
+  return createTokenizerInTurns(json, config ?? {}, template);
+}
+
+/**
+ * {@link createTokenizer}, leaving the event loop its turn.
+ *
+ * @internal
+ */
+export async function createTokenizerInTurns(
+  ...contents: Parameters<typeof createTokenizer>
+): Promise<Tokenizer> {
+  const building = buildTokenizer(...contents);
   for (;;) {
     await setImmediate();
     const { done, value } = building.next();
@@ -126,8 +137,8 @@ export function createTokenizer(
 /** Yields where the event loop may have its turn. */
 function* buildTokenizer(
   json: JsonObject,
-  config: JsonObject,
-  chatTemplate: string | null,
+  config: JsonObject = {},
+  chatTemplate: string | null = null,
 ): Generator<undefined, Tokenizer, undefined> {
   const file = parseTokenizerFile(json, config);
   yield;

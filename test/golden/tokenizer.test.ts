@@ -1,9 +1,12 @@
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { Random } from "../../lib/data/random.js";
 import { ChatTemplate } from "../../lib/policy/chat-template.js";
+import { Policy } from "../../lib/policy/policy.js";
 import { loadTokenizer, type Tokenizer } from "../../lib/policy/tokenizer.js";
 import { describeShared, sharedPath } from "../support/shared.js";
+import { smallConfigs } from "../support/small-policy.js";
 import { TurnMeter } from "../support/turn-meter.js";
 
 const readRows = (...parts: string[]) =>
@@ -175,11 +178,31 @@ describeShared("Qwen2.5's tokenizer", () => {
   });
 });
 
-describeShared("loading Qwen2.5's tokenizer", () => {
-  test("leaves the event loop its turn between its parts", async () => {
+describeShared("building Qwen2.5's tokenizer", () => {
+  const folder = sharedPath("data", "tokenizer", "qwen2.5");
+
+  async function load() {
     const turns = new TurnMeter();
-    await loadTokenizer(sharedPath("data", "tokenizer", "qwen2.5"));
-    const cpu = turns.stop();
+    await loadTokenizer(folder);
+    return turns.stop();
+  }
+
+  async function initialize() {
+    const json = JSON.parse(readFileSync(join(folder, "tokenizer.json"), "utf8"));
+    const turns = new TurnMeter();
+    const policy = await Policy.initialize({
+      config: { ...smallConfigs.qwen2, vocab_size: 151_936 },
+      tokenizer: { json },
+    });
+    policy.dispose();
+    return turns.stop();
+  }
+
+  test.each([
+    ["from a folder", load],
+    ["for a new model", initialize],
+  ])("%s leaves the event loop its turn between its parts", async (_, build) => {
+    const cpu = await build();
     const total = cpu.reduce((sum, milliseconds) => sum + milliseconds, 0);
     expect(cpu.filter((milliseconds) => milliseconds > 1).length).toBeGreaterThan(8);
     expect((cpu.at(-1) ?? total) / total).toBeLessThan(0.4);

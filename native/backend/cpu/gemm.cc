@@ -7,8 +7,8 @@
 namespace hindsearch::cpu {
 namespace {
 
-// Rows of A that stay in the second-level cache; a multiple of every tile_rows.
-constexpr std::int64_t kRowBlock = 240;
+// The most rows of A that stay in the second-level cache; a multiple of every tile_rows.
+constexpr std::int64_t kRowBlock = 264;
 // Of rows of A that are converted together.
 constexpr std::int64_t kSharedBytes = std::int64_t{2} << 20;
 // Elements of A from which on a second thread converts too (some microseconds).
@@ -16,6 +16,13 @@ constexpr std::int64_t kWorthSharing = 1 << 15;
 // Multiply-adds that make a task worth handing out (some microseconds).
 constexpr std::int64_t kTaskSize = 1 << 20;
 constexpr std::int64_t kMaxPanel = 16 * kMaxTileVectors;
+
+// Parts of at most `most` rows that are about as long, in whole tiles: a short last part would read
+// all of B for a few rows.
+std::int64_t even_rows(const GemmKernels& kernels, std::int64_t rows, std::int64_t most) {
+  const std::int64_t parts = (rows + most - 1) / most;
+  return round_up((rows + parts - 1) / parts, kernels.tile_rows);
+}
 
 // One k block of A in the form the tiles read.
 struct Left {
@@ -182,7 +189,7 @@ void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b
   const std::int64_t panels = (columns + panel - 1) / panel;
   // Columns first, so that every packed column is read once; rows where columns are not enough.
   const std::int64_t enough = 4 * threads;
-  std::int64_t row_block = std::min(kRowBlock, round_up(rows, kernels.tile_rows));
+  std::int64_t row_block = even_rows(kernels, rows, kRowBlock);
   std::int64_t row_blocks = (rows + row_block - 1) / row_block;
   while (row_blocks * panels < enough && row_block > kernels.tile_rows) {
     row_block = round_up((row_block + 1) / 2, kernels.tile_rows);
@@ -224,8 +231,10 @@ void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
                      const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
                      bool accumulate) {
-  for (std::int64_t row = 0; row < rows; row += kRowBlock) {
-    const std::int64_t count = std::min(kRowBlock, rows - row);
+  if (rows == 0) return;
+  const std::int64_t row_block = even_rows(kernels, rows, kRowBlock);
+  for (std::int64_t row = 0; row < rows; row += row_block) {
+    const std::int64_t count = std::min(row_block, rows - row);
     const auto left_of = [&](std::int64_t k0, std::int64_t block) {
       if (!kernels.convert_rows) return left_in_place(kernels, a, row, k0);
       const std::int64_t bytes =
@@ -248,9 +257,10 @@ void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& 
     return;
   }
   const std::int64_t row_bytes = b.k * kernels.left_bytes;
-  const std::int64_t together = std::max<std::int64_t>(1, kSharedBytes / row_bytes / kRowBlock);
-  for (std::int64_t first = 0; first < rows; first += together * kRowBlock) {
-    const std::int64_t count = std::min(together * kRowBlock, rows - first);
+  const std::int64_t blocks = std::max<std::int64_t>(1, kSharedBytes / row_bytes / kRowBlock);
+  const std::int64_t together = even_rows(kernels, rows, blocks * kRowBlock);
+  for (std::int64_t first = 0; first < rows; first += together) {
+    const std::int64_t count = std::min(together, rows - first);
     const SharedLeft left(kernels, a, first, count, b.k);
     for_tasks(kernels, count, b, threads, [&](Task task) {
       task.row += first;

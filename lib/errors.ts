@@ -44,6 +44,14 @@ export const HindsearchErrorCode = {
 /** One of the values of the {@link HindsearchErrorCode} table. */
 export type HindsearchErrorCode = (typeof HindsearchErrorCode)[keyof typeof HindsearchErrorCode];
 
+/** What is known about an error beside its message. */
+export interface ErrorDetails extends ErrorOptions {
+  /** See {@link HindsearchError.retryable}. Default: what the cause says. */
+  retryable?: boolean | undefined;
+  /** See {@link HindsearchError.retryAfterMs}. Default: what the cause says. */
+  retryAfterMs?: number | undefined;
+}
+
 /**
  * The one error class of this package. `code` says what happened in a stable word, `message` says what,
  * where, what was expected, what was found and what to do, and `cause` holds the error underneath, if any.
@@ -53,15 +61,24 @@ export class HindsearchError extends Error {
   override readonly name = "HindsearchError";
   /** What happened, as a stable word. */
   readonly code: HindsearchErrorCode;
+  /** Of a failed search: whether the same call may end otherwise later. Absent where that is not known. */
+  declare readonly retryable?: boolean;
+  /** Milliseconds after which it is worth trying again, where that is known. */
+  declare readonly retryAfterMs?: number;
 
   /**
    * @param code - What happened.
    * @param message - What, where, expected, found, and what to do.
-   * @param options - `cause`: the error underneath.
+   * @param options - `cause`: the error underneath; what else is known.
    */
-  constructor(code: HindsearchErrorCode, message: string, options?: ErrorOptions) {
-    super(message, options);
+  constructor(code: HindsearchErrorCode, message: string, options: ErrorDetails = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.code = code;
+    const told = (options.cause ?? {}) as { [key in keyof ErrorDetails]: unknown };
+    const retryable = options.retryable ?? told.retryable;
+    const retryAfterMs = options.retryAfterMs ?? told.retryAfterMs;
+    if (typeof retryable === "boolean") this.retryable = retryable;
+    if (typeof retryAfterMs === "number") this.retryAfterMs = retryAfterMs;
   }
 
   /**

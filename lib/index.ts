@@ -3,6 +3,7 @@ export type { AbortOptions } from "./abort.js";
 export { type Action, type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./agent/action.js";
 export { BoundProtocol } from "./agent/bound-protocol.js";
 export { countMask, countPolicyTokens, policyMask, scopeMask, type TokenScope } from "./agent/masks.js";
+export type { OutagePolicy, OutageProgress } from "./agent/outage.js";
 export {
   numberedPassages,
   type SearchProtocol,
@@ -35,7 +36,7 @@ export type { Question } from "./data/question.js";
 export { loadQuestions, parseQuestion, type QuestionsOptions } from "./data/questions.js";
 export { hashKey, type KeyPart, Random } from "./data/random.js";
 export { QuestionSampler, type SamplerCursor, type SamplerOptions } from "./data/sampler.js";
-export { HindsearchError, HindsearchErrorCode } from "./errors.js";
+export { type ErrorDetails, HindsearchError, HindsearchErrorCode } from "./errors.js";
 // Evaluation and runs.
 export {
   compareReports,
@@ -91,7 +92,9 @@ export type { MemoryUse } from "./native/addon.js";
 export type { DecoderStats } from "./native/decoder.js";
 export type { ComputeType, NativeModelConfig as ModelConfig, StorageType } from "./native/model.js";
 // Clients of servers.
-export type { EndpointOptions } from "./network/json-endpoint.js";
+export type { BreakerOptions, BreakerStats } from "./network/breaker.js";
+export type { RequestStats } from "./network/guarded-retrier.js";
+export type { EndpointOptions, EndpointStats } from "./network/json-endpoint.js";
 export type { LatencySummary } from "./network/latency.js";
 export { type AttemptDetails, AttemptError, type RetryOptions } from "./network/retry.js";
 // Policies: models, tokenizers, decoding, objectives.

@@ -11,6 +11,7 @@ const layers = {
     "errors.ts",
     "abort.ts",
     "optional-package.ts",
+    "warning.ts",
     "network",
     "native",
     "data",

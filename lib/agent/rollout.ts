@@ -4,8 +4,11 @@ import { hashKey } from "../data/random.js";
 import { HindsearchError } from "../errors.js";
 import { type SegmentOptions, toUint64 } from "../policy/decoder.js";
 import type { Retriever } from "../retrieval/retriever.js";
+import { emitWarning } from "../warning.js";
 import type { BoundProtocol } from "./bound-protocol.js";
+import type { OutagePolicy, OutageProgress } from "./outage.js";
 import { Pacer } from "./pacer.js";
+import type { SearchLimits } from "./search-limits.js";
 import { SearchQueue, type SearchQueueStatistics } from "./search-queue.js";
 import { Segments, type SequenceDecoder } from "./segments.js";
 import { FULL_SAMPLING, type Sampling, type Trajectory } from "./trajectory.js";
@@ -19,6 +22,18 @@ export interface SearchFailureOptions {
   searchDeadline?: number;
   /** Calls of the retriever at the same time; queries that wait meanwhile leave together. Default 2. */
   searchConcurrency?: number;
+  /**
+   * What happens when the search service is gone, which is when a search fails for what may pass and a control query
+   * fails as well. Default `pause`: trajectories that search wait, the others go on, and the service is tried again with
+   * growing waits until it answers; what comes out is the same as without the outage. With `fail` their searches fail.
+   * What no repetition changes (a refused query, a closed retriever, an answer in another form) is never waited for.
+   */
+  outage?: OutagePolicy;
+  /**
+   * Milliseconds that the rollout waits for the service, all its outages together; searches that fail then are failed.
+   * Default 3,600,000, an hour.
+   */
+  maxOutageMs?: number;
   /**
    * The rollout rejects once more than this share of its trajectories lost a search. Default 0.1. Below it they are
    * `search failed`, which has no reward and no part in its group.
@@ -34,6 +49,8 @@ export interface RolloutProgress {
   total: number;
   /** Searches asked so far. */
   searches: number;
+  /** The outage of the search service that is being waited for; absent while there is none. */
+  outage?: OutageProgress;
 }
 
 /** Options of {@link rollout}. */
@@ -56,8 +73,10 @@ export interface RolloutOptions extends SearchFailureOptions, AbortOptions {
   step?: number;
   /** Tells apart rollouts of one seed and step, e.g. training from evaluation. Default `rollout`. */
   purpose?: string;
-  /** Called when a trajectory ends. */
+  /** Called when a trajectory ends, and when an outage begins, is found to go on, and ends. */
   onProgress?: (progress: RolloutProgress) => void;
+  /** Hears of every outage once, when it begins. Default: `process.emitWarning`. */
+  onWarning?: ((warning: string) => void) | undefined;
   /**
    * Called with every trajectory as soon as it has ended, in the order in which they end, which is no fixed one; others
    * are still being decoded. An error that it throws ends the rollout and is what that rejects with.
@@ -99,6 +118,23 @@ export async function rollout(options: RolloutOptions): Promise<RolloutResult> {
   }
 }
 
+/**
+ * The limits of a rollout's searches with the defaults filled in.
+ *
+ * @internal
+ */
+export function searchLimits(options: SearchFailureOptions): SearchLimits {
+  return {
+    retries: options.searchRetries ?? 1,
+    deadline: options.searchDeadline ?? 60_000,
+    concurrency: options.searchConcurrency ?? 2,
+    // Over night a server is restarted or an index loaded anew; that must not cost the run. Who is gone for an hour needs
+    // a person, and a run that ends is what a person or a supervisor notices.
+    outage: options.outage ?? "pause",
+    maxOutageMs: options.maxOutageMs ?? 3_600_000,
+  };
+}
+
 class Rollout {
   readonly searches: SearchQueue;
   readonly #options: RolloutOptions;
@@ -129,11 +165,13 @@ class Rollout {
     this.#off = onAbort(signal, () => this.#stop.abort(signal?.reason));
     this.#segments = new Segments(options.decoder, this.#stop.signal);
     this.searches = new SearchQueue(retriever, {
+      ...searchLimits(options),
       topK: protocol.searchDepth,
-      retries: options.searchRetries ?? 1,
-      deadline: options.searchDeadline ?? 60_000,
-      concurrency: options.searchConcurrency ?? 2,
       signal: this.#stop.signal,
+      onOutage: (event) => {
+        if (event === "begins") this.#warnOfOutage();
+        this.#report();
+      },
     });
   }
 
@@ -223,10 +261,24 @@ class Rollout {
 
   #finished(trajectory: Trajectory): Trajectory {
     this.#done++;
-    const { searches } = this.searches.statistics;
-    this.#options.onProgress?.({ done: this.#done, total: this.#total, searches });
+    this.#report();
     this.#options.onTrajectory?.(trajectory);
     return trajectory;
+  }
+
+  #report(): void {
+    const { outage, statistics } = this.searches;
+    const progress = { done: this.#done, total: this.#total, searches: statistics.searches };
+    this.#options.onProgress?.(outage === undefined ? progress : { ...progress, outage });
+  }
+
+  #warnOfOutage(): void {
+    const { onWarning = emitWarning } = this.#options;
+    const { maxOutageMs } = searchLimits(this.#options);
+    onWarning(
+      `The search service does not answer. Trajectories that search wait for it, up to ${maxOutageMs / 1000} s in all ` +
+        `(maxOutageMs); the others go on. The reason was: ${this.searches.outage?.reason}`,
+    );
   }
 
   #lost(trajectory: Trajectory, cause: Error): Trajectory {

@@ -1,9 +1,11 @@
-import { type AbortOptions, abortable, throwIfAborted, withDeadline } from "../abort.js";
+import { type AbortOptions, abortable, sleep, throwIfAborted, withDeadline } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { foreignReason } from "../network/secrets.js";
-import { cutText } from "../retrieval/cut.js";
 import type { Passage } from "../retrieval/passage.js";
 import type { Retriever } from "../retrieval/retriever.js";
+import { controlQuery, mayPass, Outage, type OutageProgress, rememberAnswered } from "./outage.js";
+import { checkSearchLimits, type SearchLimits } from "./search-limits.js";
+import { readReply } from "./search-reply.js";
 
 /** What became of one search. */
 export type SearchOutcome =
@@ -12,15 +14,11 @@ export type SearchOutcome =
   | { ok: false; error: HindsearchError };
 
 /** How searches are sent. */
-export interface SearchQueueOptions extends AbortOptions {
+export interface SearchQueueOptions extends AbortOptions, SearchLimits {
   /** Passages per query. */
   topK: number;
-  /** Further attempts for a query whose search failed, alone and not in a batch. */
-  retries: number;
-  /** Milliseconds for one call of the retriever, which counts as failed when they are over. */
-  deadline: number;
-  /** Calls of the retriever at the same time. */
-  concurrency: number;
+  /** Called when an outage begins, when it is found to go on, and when it is over or given up. */
+  onOutage?: (event: "begins" | "goes on" | "ends") => void;
 }
 
 /** Counts of a queue. */
@@ -33,7 +31,21 @@ export interface SearchQueueStatistics {
   calls: number;
   /** Milliseconds in which at least one call was under way. */
   milliseconds: number;
+  /** Outages that were waited for, with or without success. */
+  outages: number;
+  /** Milliseconds that outages lasted while they were waited for. */
+  pausedMilliseconds: number;
 }
+
+/** A query with whom to tell. */
+interface Search {
+  query: string;
+  settle(outcome: SearchOutcome): void;
+  fail(error: unknown): void;
+}
+
+/** What one call of the retriever gave. */
+type Attempt = { ok: true; lists: Passage[][] } | { ok: false; error: HindsearchError };
 
 /**
  * Gathers the searches of many trajectories into batches for one retriever.
@@ -41,15 +53,26 @@ export interface SearchQueueStatistics {
  * While `concurrency` calls are under way, new queries wait and then leave together: a slow service gets fewer and
  * larger batches, not more calls. A batch that fails is tried again query by query, so that one query that the
  * service cannot digest does not take its neighbours with it.
+ *
+ * A failure that may pass is an outage if a control query fails as well, and the query's own if that one is answered.
+ * While an outage lasts nothing is asked but whether it is over.
  */
 export class SearchQueue {
   readonly #retriever: Retriever;
   readonly #options: SearchQueueOptions;
-  #waiting: { query: string; settle: (outcome: SearchOutcome) => void; fail: (error: unknown) => void }[] =
-    [];
+  #waiting: Search[] = [];
+  #batches = 0;
   #calls = 0;
   #busySince = 0;
-  readonly #statistics: SearchQueueStatistics = { searches: 0, failures: 0, calls: 0, milliseconds: 0 };
+  #outage: Outage | undefined;
+  readonly #statistics: SearchQueueStatistics = {
+    searches: 0,
+    failures: 0,
+    calls: 0,
+    milliseconds: 0,
+    outages: 0,
+    pausedMilliseconds: 0,
+  };
 
   /** @throws {@link HindsearchError} `INVALID_ARGUMENT` for options with which nothing would be sent or nothing end. */
   constructor(retriever: Retriever, options: SearchQueueOptions) {
@@ -63,7 +86,12 @@ export class SearchQueue {
     return this.#statistics;
   }
 
-  /** Searches for one query. Rejects with `ABORTED` only: a failed search is a value. */
+  /** The outage that lasts, if one does. */
+  get outage(): OutageProgress | undefined {
+    return this.#outage?.progress(this.#waiting.length);
+  }
+
+  /** Searches for one query. Rejects with `ABORTED`, or what `onOutage` throws: a failed search is a value. */
   search(query: string): Promise<SearchOutcome> {
     this.#statistics.searches++;
     const outcome = new Promise<SearchOutcome>((settle, fail) => {
@@ -75,116 +103,170 @@ export class SearchQueue {
   }
 
   #send(): void {
-    if (this.#waiting.length === 0 || this.#calls >= this.#options.concurrency) return;
+    const { concurrency } = this.#options;
+    if (this.#waiting.length === 0 || this.#batches >= concurrency || this.#outage !== undefined) return;
     const batch = this.#waiting;
     this.#waiting = [];
-    if (this.#calls++ === 0) this.#busySince = performance.now();
-    this.#outcomes(batch.map(({ query }) => query))
-      .then(
-        (outcomes) => {
-          for (const [i, { settle }] of batch.entries()) settle(outcomes[i] as SearchOutcome);
-        },
-        (error) => {
-          for (const { fail } of batch) fail(error);
-        },
-      )
+    this.#batches++;
+    this.#ask(batch)
+      .catch((error) => {
+        for (const { fail } of batch) fail(error);
+      })
       .finally(() => {
-        if (--this.#calls === 0) this.#statistics.milliseconds += performance.now() - this.#busySince;
+        this.#batches--;
         this.#send();
       });
   }
 
-  async #outcomes(queries: string[]): Promise<SearchOutcome[]> {
-    const together = await this.#attempt(queries);
-    if (together.ok) return together.lists.map((passages) => ({ ok: true, passages }));
-    const outcomes: SearchOutcome[] = [];
-    // One after the other: a service in trouble must not get more calls than before.
-    for (const query of queries) outcomes.push(await this.#alone(query, together.error));
-    return outcomes;
-  }
-
-  async #alone(query: string, first: HindsearchError): Promise<SearchOutcome> {
-    let error = first;
-    for (let retry = 0; retry < this.#options.retries; retry++) {
-      const attempt = await this.#attempt([query]);
-      if (attempt.ok) return { ok: true, passages: attempt.lists[0] as Passage[] };
-      error = attempt.error;
+  async #ask(batch: readonly Search[]): Promise<void> {
+    const together = await this.#attempt(batch.map(({ query }) => query));
+    if (together.ok) {
+      for (const [i, search] of batch.entries()) this.#found(search, together.lists[i] as Passage[]);
+      return;
     }
-    this.#statistics.failures++;
-    return { ok: false, error };
+    // One after the other: a service in trouble must not get more calls than before.
+    for (const [i, search] of batch.entries()) {
+      if (this.#outage !== undefined) return this.#pause(batch.slice(i), together.error);
+      let attempt = await this.#retry(search.query, together, batch.length === 1);
+      if (!attempt.ok && this.#waitsFor(attempt.error)) {
+        if (await this.#isGone()) return this.#pause(batch.slice(i), attempt.error);
+        // It answers others, so this failure is the query's own; or it has passed by now.
+        attempt = await this.#attempt([search.query]);
+      }
+      this.#settle(search, attempt);
+    }
   }
 
-  async #attempt(
-    queries: string[],
-  ): Promise<{ ok: true; lists: Passage[][] } | { ok: false; error: HindsearchError }> {
-    const { signal, topK, deadline } = this.#options;
+  /** Asks for one query alone. `isOwn`: the failed attempt before was already for it alone. */
+  async #retry(query: string, before: Attempt, isOwn: boolean): Promise<Attempt> {
+    let [attempt, own] = [before, isOwn];
+    for (let retry = 0; retry < this.#options.retries && !attempt.ok; retry++) {
+      if (own && mayPass(attempt.error) === false) break;
+      attempt = await this.#attempt([query]);
+      own = true;
+    }
+    return attempt;
+  }
+
+  #settle(search: Search, attempt: Attempt): void {
+    if (attempt.ok) this.#found(search, attempt.lists[0] as Passage[]);
+    else this.#lose(search, attempt.error);
+  }
+
+  #found({ query, settle }: Search, passages: Passage[]): void {
+    if (passages.length > 0) rememberAnswered(this.#retriever, query);
+    settle({ ok: true, passages });
+  }
+
+  #lose({ settle }: Search, error: HindsearchError): void {
+    this.#statistics.failures++;
+    settle({ ok: false, error });
+  }
+
+  /** Whether an outage with this error would be waited for. */
+  #waitsFor(error: HindsearchError): boolean {
+    const { outage, maxOutageMs } = this.#options;
+    if (outage === "fail" || this.#statistics.pausedMilliseconds >= maxOutageMs) return false;
+    // Of an error that says nothing, the retriever's past decides: one that never worked is no outage.
+    return mayPass(error) ?? controlQuery(this.#retriever) !== undefined;
+  }
+
+  /** Whether the service fails a query too that it should answer. */
+  async #isGone(): Promise<boolean> {
+    const control = controlQuery(this.#retriever);
+    if (control === undefined) return true;
+    const attempt = await this.#attempt([control]);
+    return !attempt.ok && mayPass(attempt.error) !== false;
+  }
+
+  /** Lets searches wait until the service answers or there is no more time for it. */
+  #pause(searches: readonly Search[], error: HindsearchError): void {
+    this.#waiting = [...searches, ...this.#waiting];
+    if (this.#outage !== undefined) return;
+    this.#outage = new Outage(error);
+    this.#statistics.outages++;
+    void this.#sitOut(this.#outage).then(
+      () => this.#send(),
+      (thrown) => {
+        this.#outage = undefined;
+        for (const { fail } of this.#waiting.splice(0)) fail(thrown);
+      },
+    );
+  }
+
+  async #sitOut(outage: Outage): Promise<void> {
+    const { onOutage } = this.#options;
+    onOutage?.("begins");
+    const isOver = await this.#isOver(outage);
+    this.#outage = undefined;
+    this.#statistics.pausedMilliseconds += outage.milliseconds;
+    onOutage?.("ends");
+    if (isOver) return;
+    const error = outage.givenUp();
+    for (const search of this.#waiting.splice(0)) this.#lose(search, error);
+  }
+
+  /** Tries with growing waits; false if time ran out. */
+  async #isOver(outage: Outage): Promise<boolean> {
+    const { maxOutageMs, signal, onOutage } = this.#options;
+    const budget = maxOutageMs - this.#statistics.pausedMilliseconds;
+    const left = () => budget - outage.milliseconds;
+    for (;;) {
+      await sleep(Math.max(0, Math.min(outage.wait, left())), signal);
+      if (left() <= 0) return false;
+      const error = await this.#tryAgain(left());
+      if (error === undefined) return true;
+      // Cut short by the end of the time, so its reason is not the service's.
+      if (left() <= 0) return false;
+      outage.goesOn(error);
+      onOutage?.("goes on");
+    }
+  }
+
+  /** Asks a control query, or, while there is none, those that wait in turn. Returns why the outage goes on, if it does. */
+  async #tryAgain(deadline: number): Promise<HindsearchError | undefined> {
+    const control = controlQuery(this.#retriever);
+    const search = this.#waiting[0] as Search;
+    const attempt = await this.#attempt([control ?? search.query], deadline);
+    const isAnswer = attempt.ok || mayPass(attempt.error) === false;
+    if (control === undefined) {
+      this.#waiting = this.#waiting.filter((other) => other !== search);
+      if (isAnswer) this.#settle(search, attempt);
+      else this.#waiting.push(search);
+    }
+    return isAnswer ? undefined : attempt.error;
+  }
+
+  async #attempt(queries: string[], most = Number.POSITIVE_INFINITY): Promise<Attempt> {
+    const { signal, topK } = this.#options;
+    const deadline = Math.min(this.#options.deadline, Math.ceil(most));
     this.#statistics.calls++;
+    if (this.#calls++ === 0) this.#busySince = performance.now();
     try {
       const lists = await withDeadline(deadline, signal, async (inner, timedOut) => {
         try {
           return await abortable(this.#retriever.search([...queries], topK, { signal: inner }), inner);
         } catch (error) {
           if (!timedOut()) throw error;
-          throw new HindsearchError("RETRIEVAL_FAILED", `No reply within ${deadline} ms.`, { cause: error });
+          const message = `No reply within ${deadline} ms.`;
+          throw new HindsearchError("RETRIEVAL_FAILED", message, { cause: error, retryable: true });
         }
       });
       return { ok: true, lists: readReply(lists, queries.length, topK) };
     } catch (error) {
       throwIfAborted(signal);
-      const message = foreignReason(error);
-      const told = error instanceof HindsearchError && error.message === message;
-      return {
-        ok: false,
-        error: told ? error : new HindsearchError("RETRIEVAL_FAILED", message, { cause: error }),
-      };
+      return { ok: false, error: told(error) };
+    } finally {
+      if (--this.#calls === 0) this.#statistics.milliseconds += performance.now() - this.#busySince;
     }
   }
 }
 
-/**
- * @throws {@link HindsearchError} `INVALID_ARGUMENT` naming the option of a rollout that is wrong.
- * @internal
- */
-export function checkSearchLimits(
-  limits: Pick<SearchQueueOptions, "retries" | "deadline" | "concurrency">,
-): void {
-  const { retries, deadline, concurrency } = limits;
-  const check = (name: string, value: number, least: number, most: number) => {
-    if (Number.isInteger(value) && value >= least && value <= most) return;
-    throw new HindsearchError(
-      "INVALID_ARGUMENT",
-      `${name} is ${value}, expected a whole number from ${least} to ${most}.`,
-    );
-  };
-  check("searchRetries", retries, 0, 1000);
-  // Timers count in 31 bits; a longer one would fire at once.
-  check("searchDeadline", deadline, 1, 2 ** 31 - 1);
-  check("searchConcurrency", concurrency, 1, 65_536);
-}
-
-/** Longer texts and titles of passages are cut to so many characters: nobody downstream can use the rest. */
-const MAX_TEXT = 65_536;
-const MAX_TITLE = 1_024;
-
-/**
- * Checks what a retriever returned and takes out of it what a passage has. A reply in which lists and queries do not
- * match would hand a trajectory the passages of another.
- */
-function readReply(lists: unknown, queries: number, topK: number): Passage[][] {
-  const fail = (what: string) => new HindsearchError("RETRIEVAL_FAILED", `The retriever returned ${what}.`);
-  if (!Array.isArray(lists) || lists.length !== queries) {
-    const found = Array.isArray(lists) ? `${lists.length} lists` : typeof lists;
-    throw fail(`${found} for ${queries} queries; expected one list each, in their order`);
+/** An error of foreign code as one of ours, its message short and without what looks like a secret. */
+function told(error: unknown): HindsearchError {
+  const message = foreignReason(error);
+  if (!(error instanceof HindsearchError)) {
+    return new HindsearchError("RETRIEVAL_FAILED", message, { cause: error });
   }
-  return lists.map((list: unknown) => {
-    if (!Array.isArray(list) || list.length > topK) throw fail(`no list of at most ${topK} passages`);
-    return list.map((passage: unknown): Passage => {
-      const { id, title, text, score } = (passage ?? {}) as Record<string, unknown>;
-      if (typeof id !== "string" || typeof title !== "string" || typeof text !== "string") {
-        throw fail("a passage without id, title and text");
-      }
-      const kept = { id, title: cutText(title, MAX_TITLE), text: cutText(text, MAX_TEXT) };
-      return Number.isFinite(score) ? { ...kept, score: score as number } : kept;
-    });
-  });
+  return error.message === message ? error : new HindsearchError(error.code, message, { cause: error });
 }

@@ -71,6 +71,12 @@ export interface EvaluationReport {
   statuses: Record<TrajectoryStatus, number>;
   /** Searches per question. */
   searches: number;
+  /** Searches that failed in the end. */
+  searchFailures: number;
+  /** Outages of the search service that were waited for. */
+  searchOutages: number;
+  /** Milliseconds that these lasted. */
+  searchPausedMilliseconds: number;
   /** Per question, in order. */
   results: QuestionResult[];
   /** What the scores depend on. */
@@ -95,8 +101,10 @@ export interface EvaluationRunOptions extends AbortOptions, SearchFailureOptions
   seed?: number | bigint;
   /** Names corpus and engine in the report. Default `unnamed`. */
   corpus?: string;
-  /** Hears how it goes on. */
+  /** Hears how it goes on, outages of the search service included. */
   onProgress?: (progress: RolloutProgress) => void;
+  /** Hears of every outage once, when it begins. Default: `process.emitWarning`. */
+  onWarning?: ((warning: string) => void) | undefined;
 }
 
 const SCORER = "exact-match-1";
@@ -104,7 +112,8 @@ const SCORER = "exact-match-1";
 /**
  * Answers questions with a policy and scores the answers: exact match, F1 and containment, each under its own name.
  *
- * Questions whose search failed are left out of the means and counted. If they are more than `maxFailedShare`
+ * An outage of the search service is waited for (`outage`). Questions whose search failed are left out of the means and
+ * counted. If they are more than `maxFailedShare`
  * (default 0.1) of all, there is no report: a score that an outage made is none.
  *
  * @throws {@link HindsearchError} `RETRIEVAL_FAILED`, `INVALID_ARGUMENT` without questions, and what rollouts throw.
@@ -115,7 +124,7 @@ export async function evaluate(options: EvaluationRunOptions): Promise<Evaluatio
     throw new HindsearchError("INVALID_ARGUMENT", "An evaluation needs at least one question; found none.");
   }
   const sampling: Sampling = { ...FULL_SAMPLING, temperature: 0, ...options.sampling };
-  const { groups, milliseconds } = await rollout({
+  const { groups, searches, milliseconds } = await rollout({
     ...options,
     sampling,
     seed,
@@ -135,6 +144,9 @@ export async function evaluate(options: EvaluationRunOptions): Promise<Evaluatio
     containment: mean(results, ({ containment }) => containment),
     statuses,
     searches: mean(results, ({ searches }) => searches),
+    searchFailures: searches.failures,
+    searchOutages: searches.outages,
+    searchPausedMilliseconds: searches.pausedMilliseconds,
     results,
     settings: {
       ...protocolSettings(protocol.protocol),

@@ -1,15 +1,9 @@
 import { randomUUID } from "node:crypto";
-import {
-  BrokenCircuitError,
-  type CircuitBreakerPolicy,
-  ConsecutiveBreaker,
-  circuitBreaker,
-  handleWhen,
-} from "cockatiel";
 import PQueue from "p-queue";
 import { z } from "zod";
 import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { AdaptiveLimit } from "../network/adaptive-limit.js";
+import { Breaker, breakerShape } from "../network/breaker.js";
 import { count, endpoint, headers, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
 import { Scrubber } from "../network/secrets.js";
@@ -87,10 +81,9 @@ const Options = z.strictObject({
   timeoutMs: milliseconds.min(1).default(60_000),
   deadlineMs: milliseconds.min(1).default(600_000),
   maxResponseBytes: count.default(2 ** 20),
-  breakerFailures: count.default(5),
-  breakerOpenMs: milliseconds.default(10_000),
   ...critiqueShape,
   ...retryShape,
+  ...breakerShape,
 });
 
 /**
@@ -106,7 +99,7 @@ export class ChatJudge implements Judge {
   readonly #options: z.output<typeof Options>;
   readonly #client: ChatClient;
   readonly #retrier: Retrier;
-  readonly #breaker: CircuitBreakerPolicy;
+  readonly #breaker: Breaker;
   readonly #limit: AdaptiveLimit;
   readonly #queue: PQueue;
   readonly #writer: CritiqueWriter;
@@ -127,10 +120,7 @@ export class ChatJudge implements Judge {
     const scrubber = new Scrubber([apiKey, ...Object.values(headers), ...query]);
     this.#client = new ChatClient({ baseURL, apiKey, headers, timeoutMs, maxResponseBytes, scrubber });
     this.#retrier = new Retrier(this.#options);
-    this.#breaker = circuitBreaker(handleWhen(isOutage), {
-      halfOpenAfter: this.#options.breakerOpenMs,
-      breaker: new ConsecutiveBreaker(this.#options.breakerFailures),
-    });
+    this.#breaker = new Breaker(this.#options, isOutage);
     this.#limit = new AdaptiveLimit(concurrency);
     this.#queue = new PQueue({ concurrency });
     this.#writer = new CritiqueWriter(this.#options);
@@ -189,7 +179,7 @@ export class ChatJudge implements Judge {
       await this.#retrier.ready(signal);
       const settle = await reserve();
       try {
-        const reply = await this.#guarded(() => this.#client.complete(messages, body, key, signal));
+        const reply = await this.#breaker.run(() => this.#complete(messages, body, key, signal), signal);
         settle(reply.usage);
         return reply;
       } catch (error) {
@@ -200,13 +190,13 @@ export class ChatJudge implements Judge {
     return this.#retrier.run(() => this.#limit.run(attempt, isOverload, { signal }), signal);
   }
 
-  async #guarded(request: () => Promise<ModelReply>): Promise<ModelReply> {
+  async #complete(...request: Parameters<ChatClient["complete"]>): Promise<ModelReply> {
     try {
-      return await this.#breaker.execute(request);
+      return await this.#client.complete(...request);
     } catch (error) {
-      if (!(error instanceof BrokenCircuitError)) throw error;
-      const retryAfterMs = this.#options.breakerOpenMs;
-      throw new AttemptError("the judge failed too often in a row", { retryable: true, retryAfterMs });
+      // An attempt that its caller gave up says nothing about the server.
+      throwIfAborted(request[3]);
+      throw error;
     }
   }
 
@@ -246,8 +236,8 @@ export class ChatJudge implements Judge {
 const UNKNOWN_FIELD: readonly (number | undefined)[] = [400, 422, 501];
 
 /** A busy server says 429 and is no outage. */
-function isOutage(error: Error): boolean {
-  return error instanceof AttemptError && error.retryable && error.status !== 429;
+function isOutage({ retryable, status }: AttemptError): boolean {
+  return retryable && status !== 429;
 }
 
 /** Told so by the server, or by its silence: what was charged and has no status ran out of time or broke off. */

@@ -2,12 +2,14 @@ import PQueue from "p-queue";
 import { z } from "zod";
 import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { type BreakerOptions, breakerShape } from "./breaker.js";
+import { GuardedRetrier, type RequestStats } from "./guarded-retrier.js";
 import { count, endpoint, headers, milliseconds, retryShape } from "./options.js";
 import { addressOf, type PostTarget, postJson, postTarget } from "./post-json.js";
-import { attemptWithin, Retrier, type RetryOptions } from "./retry.js";
+import { attemptWithin, type RetryOptions } from "./retry.js";
 
 /** Settings of a client that posts JSON to one address. Times are in milliseconds. */
-export interface EndpointOptions extends RetryOptions {
+export interface EndpointOptions extends RetryOptions, BreakerOptions {
   /** Address of the endpoint; http or https, without user and password. */
   url: string;
   /** Sent as `Authorization: Bearer`. Default: an environment variable that the client names, else nothing. */
@@ -35,11 +37,20 @@ export const endpointShape = {
   maxResponseBytes: count.default(64 * 2 ** 20),
   concurrency: count.default(4),
   ...retryShape,
+  ...breakerShape,
 };
 
+/** What a client of one address did so far. */
+export interface EndpointStats extends RequestStats {
+  /** Requests, retries not counted; those that the breaker refused are among them. */
+  requests: number;
+  /** Requests that failed for good. */
+  failures: number;
+}
+
 /**
- * One address to which JSON is posted: with a limit on what is at work at once, repeated attempts, a deadline for each,
- * and without secrets in messages.
+ * One address to which JSON is posted: with a limit on what is at work at once, repeated attempts, a deadline for each, a
+ * circuit breaker, and without secrets in messages.
  *
  * @internal
  */
@@ -48,8 +59,9 @@ export class JsonEndpoint {
   readonly name: string;
   readonly #target: PostTarget;
   readonly #timeoutMs: number;
-  readonly #retrier: Retrier;
+  readonly #requests: GuardedRetrier;
   readonly #queue: PQueue;
+  readonly #stats = { requests: 0, failures: 0 };
   #closing: Promise<void> | undefined;
 
   /**
@@ -60,7 +72,7 @@ export class JsonEndpoint {
     this.name = addressOf(options.url);
     this.#timeoutMs = options.timeoutMs;
     this.#target = postTarget(options, environment);
-    this.#retrier = new Retrier(options);
+    this.#requests = new GuardedRetrier(options);
     this.#queue = new PQueue({ concurrency: options.concurrency });
   }
 
@@ -69,9 +81,14 @@ export class JsonEndpoint {
     return this.#closing !== undefined;
   }
 
+  /** Figures for logs and panels. */
+  stats(): EndpointStats {
+    return { ...this.#stats, ...this.#requests.stats() };
+  }
+
   /**
    * @param read - Checks the answer; throws {@link AttemptError} if it cannot be used.
-   * @throws {@link AttemptError} after the last attempt; `ABORTED`.
+   * @throws {@link AttemptError} after the last attempt, or at once while the breaker is open; `ABORTED`.
    */
   async post<T>(body: unknown, read: (answer: unknown) => T, { signal }: AbortOptions): Promise<T> {
     throwIfAborted(signal);
@@ -80,7 +97,7 @@ export class JsonEndpoint {
         read(await postJson(this.#target, body, inner)),
       );
     return abortable(
-      this.#queue.add(() => this.#retrier.run(attempt, signal)),
+      this.#queue.add(() => this.#counted(attempt, signal)),
       signal,
     );
   }
@@ -96,5 +113,15 @@ export class JsonEndpoint {
   async close(): Promise<void> {
     this.#closing ??= this.#queue.onIdle().then(() => this.#target.dispatcher.close());
     await this.#closing;
+  }
+
+  async #counted<T>(attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    this.#stats.requests++;
+    try {
+      return await this.#requests.run(attempt, signal);
+    } catch (error) {
+      if (!signal?.aborted) this.#stats.failures++;
+      throw error;
+    }
   }
 }

@@ -10,6 +10,8 @@ export interface AttemptDetails extends ErrorOptions {
   retryAfterMs?: number | undefined;
   /** Whether the server may have done the work, and charge for it. Default false. */
   charged?: boolean | undefined;
+  /** Whether the server answered a part of the request, so that it is there. Default false. */
+  answered?: boolean | undefined;
 }
 
 /** One request to a server failed. Clients turn it into their own error or failure value. */
@@ -24,6 +26,8 @@ export class AttemptError extends Error {
   readonly retryAfterMs: number | undefined;
   /** Whether the server may have done the work, and charge for it. */
   readonly charged: boolean;
+  /** Whether the server answered a part of the request, so that it is there. */
+  readonly answered: boolean;
 
   /**
    * @param message - What happened, without secrets: it becomes part of the client's message.
@@ -31,13 +35,14 @@ export class AttemptError extends Error {
    */
   constructor(
     message: string,
-    { retryable, status, retryAfterMs, charged = false, ...options }: AttemptDetails,
+    { retryable, status, retryAfterMs, charged = false, answered = false, ...options }: AttemptDetails,
   ) {
     super(message, options);
     this.retryable = retryable;
     this.status = status;
     this.retryAfterMs = retryAfterMs;
     this.charged = charged;
+    this.answered = answered;
   }
 }
 
@@ -105,10 +110,15 @@ export class Retrier {
 
   /**
    * @param attempt - Makes one request; throws {@link AttemptError}. Other errors are passed on at once.
+   * @param options - `retries` instead of the client's.
    * @returns What the first successful attempt gives.
    * @throws The last attempt's error with the number of attempts added; `ABORTED`.
    */
-  async run<T>(attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  async run<T>(
+    attempt: () => Promise<T>,
+    signal: AbortSignal | undefined,
+    { retries = this.#options.retries }: { retries?: number } = {},
+  ): Promise<T> {
     for (let attempts = 1; ; attempts++) {
       await this.ready(signal);
       try {
@@ -117,7 +127,7 @@ export class Retrier {
         throwIfAborted(signal);
         if (!(error instanceof AttemptError)) throw error;
         this.#refuseToWait(error);
-        if (!error.retryable || attempts > this.#options.retries) throw counted(error, attempts);
+        if (!error.retryable || attempts > retries) throw counted(error, attempts);
         if (error.retryAfterMs === undefined) await sleep(this.#backOff(attempts), signal);
         else this.#pausedUntil = Math.max(this.#pausedUntil, performance.now() + error.retryAfterMs);
         this.retried++;
@@ -140,20 +150,21 @@ export class Retrier {
     return Math.min(maxDelayMs, baseDelayMs * 2 ** (attempts - 1)) * (0.5 + Math.random() / 2);
   }
 
+  /** What the server asks for may still be granted by somebody with more patience, so the error stays retryable. */
   #refuseToWait({ message, retryAfterMs = 0, status, cause }: AttemptError): void {
     const { maxRetryAfterMs } = this.#options;
     if (retryAfterMs <= maxRetryAfterMs) return;
     throw new AttemptError(
       `${message}; the server asks to wait ${retryAfterMs / 1000} s, longer than maxRetryAfterMs (${maxRetryAfterMs / 1000} s)`,
-      { retryable: false, status, cause },
+      { retryable: true, status, retryAfterMs, cause },
     );
   }
 }
 
 function counted(error: AttemptError, attempts: number): AttemptError {
   if (attempts === 1) return error;
-  const { message, retryable, status, retryAfterMs } = error;
-  const details = { retryable, status, retryAfterMs, cause: error };
+  const { message, retryable, status, retryAfterMs, answered } = error;
+  const details = { retryable, status, retryAfterMs, answered, cause: error };
   return new AttemptError(`${message} (${attempts} attempts)`, details);
 }
 

@@ -64,7 +64,8 @@ class RecordedRetriever implements Retriever {
     return answers.map((found, i) => {
       if (found !== undefined) return Passages.parse(found.answer);
       const query = JSON.stringify(cutText(queries[i] as string, 80));
-      throw new HindsearchError("RETRIEVAL_FAILED", `There is no record of a search for ${query} to replay.`);
+      const message = `There is no record of a search for ${query} to replay.`;
+      throw new HindsearchError("RETRIEVAL_FAILED", message, { retryable: false });
     });
   }
 

@@ -1,16 +1,17 @@
 import { z } from "zod";
 import { type AbortOptions, abortable, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import { LatencyRecorder, type LatencySummary } from "../network/latency.js";
+import { type BreakerOptions, breakerShape } from "../network/breaker.js";
+import { GuardedRetrier, type RequestStats } from "../network/guarded-retrier.js";
 import { count, milliseconds, parseOptions, retryShape } from "../network/options.js";
-import { AttemptError, attemptWithin, Retrier, type RetryOptions } from "../network/retry.js";
+import { AttemptError, attemptWithin, type RetryOptions } from "../network/retry.js";
 import { Batcher, type Outcome } from "./batcher.js";
 import { cutText } from "./cut.js";
 import type { Passage } from "./passage.js";
 import { checkSearch, closedError, type Retriever } from "./retriever.js";
 
 /** Settings of every engine behind a connection. Times are in milliseconds. */
-export interface RemoteOptions extends RetryOptions {
+export interface RemoteOptions extends RetryOptions, BreakerOptions {
   /** For one attempt, from connecting to the last byte. Default 30,000. */
   timeoutMs?: number | undefined;
   /** Most distinct queries in one request; further ones go into the next. Default 64 unless the engine says otherwise. */
@@ -35,24 +36,21 @@ export const remoteShape = {
   concurrency: count.default(8),
   maxQueryLength: count.default(4096),
   ...retryShape,
+  ...breakerShape,
 };
 
 const Options = z.object(remoteShape);
 
 /** What a retriever behind a connection did so far. */
-export interface RemoteStats {
+export interface RemoteStats extends RequestStats {
   /** Queries asked for. */
   queries: number;
-  /** Queries sent: without empty ones, and once for each batch in which a query occurs more than once. */
+  /** Queries in requests: without empty ones, and once for each batch in which a query occurs more than once. */
   sent: number;
-  /** Requests, retries not counted. */
+  /** Requests, retries not counted; those that the breaker refused are among them. */
   requests: number;
-  /** Attempts that followed a failed one. */
-  retries: number;
   /** Requests that failed for good. */
   failures: number;
-  /** Requests including their retries and waits. */
-  latency: LatencySummary;
 }
 
 /** What an engine answers to one query: its passages, best first, or why this query alone failed. */
@@ -67,13 +65,15 @@ const BATCH_REFUSALS: readonly (number | undefined)[] = [400, 413, 422];
  * Concurrent searches share requests, each distinct query once. Attempts that fail with a retryable {@link AttemptError},
  * or not within `timeoutMs`, are repeated with exponential, jittered waits, and only for the queries without an answer.
  * If the engine refuses a batch (400, 413, 422), its halves are tried, so that one query cannot fail the others.
+ *
+ * After `breakerFailures` requests in a row that failed for what may pass, searches fail at once for `breakerOpenMs`, and
+ * the error says since when, why and until when. Then one request tries whether the engine is back.
  */
 export abstract class RemoteRetriever implements Retriever {
   readonly #options: z.output<typeof Options>;
   readonly #where: string;
-  readonly #retrier: Retrier;
+  readonly #requests: GuardedRetrier;
   readonly #batcher: Batcher;
-  readonly #latency = new LatencyRecorder();
   readonly #stats = { queries: 0, sent: 0, requests: 0, failures: 0 };
   #closing: Promise<void> | undefined;
 
@@ -85,7 +85,7 @@ export abstract class RemoteRetriever implements Retriever {
   protected constructor(where: string, options: RemoteOptions) {
     this.#where = where;
     this.#options = parseOptions(Options, options, new.target.name);
-    this.#retrier = new Retrier(this.#options);
+    this.#requests = new GuardedRetrier(this.#options);
     const { batchSize: size, batchWindowMs: windowMs, concurrency } = this.#options;
     const answer = this.#answer.bind(this);
     this.#batcher = new Batcher(answer, { size, windowMs, concurrency });
@@ -127,7 +127,7 @@ export abstract class RemoteRetriever implements Retriever {
 
   /** Figures for logs and panels. */
   stats(): RemoteStats {
-    return { ...this.#stats, retries: this.#retrier.retried, latency: this.#latency.summary() };
+    return { ...this.#stats, ...this.#requests.stats() };
   }
 
   /** Waits for the requests at work, then closes the connections. */
@@ -137,18 +137,16 @@ export abstract class RemoteRetriever implements Retriever {
   }
 
   async #answer(queries: string[], topK: number, signal: AbortSignal): Promise<Outcome[]> {
-    const start = performance.now();
     this.#stats.requests++;
     this.#stats.sent += queries.length;
     const outcomes = new Map<string, Outcome>();
     const open = () => queries.filter((query) => !outcomes.has(query));
     try {
-      await this.#retrier.run(() => this.#attempt(open(), topK, signal, outcomes), signal);
+      await this.#requests.run(() => this.#attempt(open(), topK, signal, outcomes), signal);
     } catch (cause) {
       for (const [query, outcome] of await this.#giveUp(open(), topK, signal, cause))
         outcomes.set(query, outcome);
     }
-    if (!signal.aborted) this.#latency.record(performance.now() - start);
     return queries.map((query) => outcomes.get(query) as Outcome);
   }
 
@@ -174,7 +172,10 @@ export abstract class RemoteRetriever implements Retriever {
       else if (answer.retryable) again ??= answer;
       else outcomes.set(query, this.#failure(answer));
     }
-    if (again !== undefined) throw again;
+    if (again === undefined) return;
+    const { message, status, retryAfterMs } = again;
+    const answered = outcomes.size > 0;
+    throw new AttemptError(message, { retryable: true, status, retryAfterMs, answered, cause: again });
   }
 
   /** The outcomes of a request's open queries after its last attempt. */

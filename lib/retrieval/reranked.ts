@@ -1,7 +1,12 @@
 import { z } from "zod";
 import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import { type EndpointOptions, endpointShape, JsonEndpoint } from "../network/json-endpoint.js";
+import {
+  type EndpointOptions,
+  type EndpointStats,
+  endpointShape,
+  JsonEndpoint,
+} from "../network/json-endpoint.js";
 import { count, parseOptions } from "../network/options.js";
 import { AttemptError } from "../network/retry.js";
 import { cutText } from "./cut.js";
@@ -41,7 +46,7 @@ const Cohere = z.object({
  * scores each against the query, and the best come back with the model's scores. Equal scores keep the order of the
  * first search.
  *
- * Retries, deadlines and secrets are handled as by {@link HttpEmbedding}; the key is by default that in
+ * Retries, deadlines, the circuit breaker and secrets are handled as by {@link HttpEmbedding}; the key is by default that in
  * `HINDSEARCH_RERANKER_API_KEY`. A re-ranker that fails fails the search: the order of the first search is not what was
  * asked for.
  */
@@ -84,6 +89,11 @@ export class RerankedRetriever implements Retriever {
     );
     const ranked = candidates.map((list, i) => this.#rank(queries[i] as string, list, topK, signal));
     return Promise.all(ranked);
+  }
+
+  /** Of the re-ranker, for logs and panels. */
+  stats(): EndpointStats {
+    return this.#endpoint.stats();
   }
 
   /** Waits for the requests at work, then closes the connections and the first retriever. */

@@ -3,6 +3,7 @@ import { access, type FileHandle, mkdir, open, readFile, rename } from "node:fs/
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { HindsearchError } from "../errors.js";
+import { emitWarning } from "../warning.js";
 import { type CheckpointFolder, CheckpointStore } from "./checkpoints.js";
 import { syncFolder, syncPath, writeFileDurably } from "./durable.js";
 import { redactSecrets } from "./redact.js";
@@ -57,7 +58,7 @@ export class RunDirectory {
   static async create(
     folder: string,
     config: unknown,
-    onWarning: (warning: string) => void = warn,
+    onWarning: (warning: string) => void = emitWarning,
   ): Promise<RunDirectory> {
     const file = join(folder, "config.json");
     if (await exists(file)) {
@@ -80,7 +81,10 @@ export class RunDirectory {
    * @param onWarning - Hears of checkpoints that are skipped. Default: `process.emitWarning`.
    * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds no run.
    */
-  static async open(folder: string, onWarning: (warning: string) => void = warn): Promise<RunDirectory> {
+  static async open(
+    folder: string,
+    onWarning: (warning: string) => void = emitWarning,
+  ): Promise<RunDirectory> {
     if (!(await exists(join(folder, "config.json")))) {
       throw new HindsearchError("INVALID_ARGUMENT", `${folder} holds no run: there is no config.json in it.`);
     }
@@ -202,10 +206,6 @@ async function* lines(path: string): AsyncGenerator<{ line: string; record: RunR
       broken = number;
     }
   }
-}
-
-function warn(message: string): void {
-  process.emitWarning(message, "HindsearchWarning");
 }
 
 async function exists(path: string): Promise<boolean> {

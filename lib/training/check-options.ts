@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { SearchFailureOptions } from "../agent/rollout.js";
-import { checkSearchLimits } from "../agent/search-queue.js";
+import { type SearchFailureOptions, searchLimits } from "../agent/rollout.js";
+import { checkSearchLimits } from "../agent/search-limits.js";
 import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import { milliseconds, parseOptions } from "../network/options.js";
@@ -88,6 +88,8 @@ const shape = {
     searchRetries: elsewhere,
     searchDeadline: elsewhere,
     searchConcurrency: elsewhere,
+    outage: elsewhere,
+    maxOutageMs: elsewhere,
     maxFailedShare: number.min(0).max(1),
   }).optional(),
   microBatchTokens: elsewhere,
@@ -136,8 +138,7 @@ export function checkOptions(options: HindSearchOptions): void {
   const { kl, distillation } = options;
   const terms = { kl: given(kl), distillation: given(distillation) };
   parseOptions(Options, { ...options, ...terms }, "HindSearchTrainer");
-  const { searchRetries = 1, searchDeadline = 1000, searchConcurrency = 1 } = options.search ?? {};
-  checkSearchLimits({ retries: searchRetries, deadline: searchDeadline, concurrency: searchConcurrency });
+  checkSearchLimits(searchLimits(options.search ?? {}));
   const { questions, evaluation } = options;
   for (const [name, list] of Object.entries({
     questions,

@@ -110,7 +110,7 @@ export interface HindSearchOptions extends AbortOptions, MemoryOptions {
   optimizer?: Omit<StepOptions, "learningRate">;
   /** By optimizer steps. Default: 1e-6 after a warm-up over 28.5 % of all steps. */
   learningRate?: LearningRateSchedule;
-  /** Retries, deadlines and the share of failed searches that a step survives. */
+  /** Retries, deadlines, outages and the share of failed searches that a step survives; evaluations too. */
   search?: SearchFailureOptions;
   /** Tokens that training and scoring run together; no result depends on it beyond rounding. Default: the engine's. */
   microBatchTokens?: number;
@@ -134,8 +134,8 @@ export interface HindSearchOptions extends AbortOptions, MemoryOptions {
   checkpointEvery?: number;
   /** Checkpoints that are kept, the newest. Default 2. */
   keepCheckpoints?: number;
-  /** Hears how the rollouts go on. */
+  /** Hears how the rollouts go on, outages of the search service included. */
   onProgress?: (progress: RolloutProgress & { step: number }) => void;
-  /** Hears what is odd but no error. Default: `process.emitWarning`. */
+  /** Hears what is odd but no error, such as the beginning of an outage. Default: `process.emitWarning`. */
   onWarning?: (warning: string) => void;
 }

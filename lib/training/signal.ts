@@ -41,6 +41,10 @@ export interface RolloutHealth {
   searchFailures: number;
   /** Milliseconds with a search under way. */
   searchMilliseconds: number;
+  /** Outages of the search service that were waited for. */
+  searchOutages: number;
+  /** Milliseconds that these lasted. */
+  searchPausedMilliseconds: number;
 }
 
 /** What the judge did in a step. */
@@ -140,6 +144,8 @@ export async function rolloutHealth(
     repeatedQueryShare: ratio(total.repeats, samples.length),
     searchFailures: searches.failures,
     searchMilliseconds: searches.milliseconds,
+    searchOutages: searches.outages,
+    searchPausedMilliseconds: searches.pausedMilliseconds,
   };
 }
 

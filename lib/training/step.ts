@@ -46,6 +46,8 @@ export interface StepContext extends AbortOptions {
   checked: number;
   /** Hears how the rollout goes on. */
   onProgress?: RolloutOptions["onProgress"];
+  /** Hears of outages. */
+  onWarning: RolloutOptions["onWarning"];
 }
 
 /** One training step in seven parts, from questions to the record. */
@@ -119,7 +121,7 @@ function rolloutOptions(
   context: StepContext,
   assessment: Assessment,
 ): Omit<RolloutOptions, "questions" | "step"> {
-  const { decoder, retriever, protocol, signal, checked, onProgress } = context;
+  const { decoder, retriever, protocol, signal, checked, onProgress, onWarning } = context;
   const { groupSize, sampling, seed, search } = context.settings;
   return {
     ...search,
@@ -130,6 +132,7 @@ function rolloutOptions(
     sampling,
     seed,
     signal,
+    onWarning,
     ...(onProgress && { onProgress }),
     // What is still to be checked is not shown to rewards and judge: they may cost money.
     ...(checked === 0 && { onTrajectory: (trajectory) => assessment.start(trajectory) }),

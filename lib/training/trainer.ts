@@ -10,6 +10,7 @@ import type { MemoryEstimate } from "../policy/memory-types.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
 import { RunDirectory } from "../runs/run.js";
+import { emitWarning } from "../warning.js";
 import { checkOptions } from "./check-options.js";
 import { requireTraining, trainerEstimate } from "./memory.js";
 import type { EvaluationMode, HindSearchOptions } from "./options.js";
@@ -121,7 +122,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
    * @param decoder - Of the policy; one is made if there is none.
    */
   async evaluate(mode: EvaluationMode, decoder?: Decoder) {
-    const { evaluation, policy, retriever, signal } = this.#options;
+    const { evaluation, policy, retriever, signal, onWarning } = this.#options;
     if (evaluation === undefined) {
       throw new HindsearchError(
         "INVALID_ARGUMENT",
@@ -140,6 +141,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
         seed: this.settings.seed,
         ...(evaluation.corpus !== undefined && { corpus: evaluation.corpus }),
         signal,
+        onWarning,
       });
     } finally {
       own?.dispose();
@@ -175,7 +177,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     parts: Pick<StepContext, "run" | "frozen" | "decoder" | "questions" | "checked">,
     step: number,
   ): StepContext {
-    const { policy, retriever, judge, signal, onProgress } = this.#options;
+    const { policy, retriever, judge, signal, onProgress, onWarning } = this.#options;
     return {
       ...parts,
       policy,
@@ -185,6 +187,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       reward: this.#reward,
       settings: this.settings,
       signal,
+      onWarning,
       ...(onProgress && { onProgress: (progress) => onProgress({ ...progress, step }) }),
     };
   }
@@ -266,7 +269,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
   }
 
   #warn(message: string): void {
-    (this.#options.onWarning ?? ((text) => process.emitWarning(text, "HindsearchWarning")))(message);
+    (this.#options.onWarning ?? emitWarning)(message);
   }
 }
 

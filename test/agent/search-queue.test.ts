@@ -3,7 +3,14 @@ import { SearchQueue, type SearchQueueOptions } from "../../lib/agent/search-que
 import type { Passage } from "../../lib/retrieval/passage.js";
 import type { Retriever } from "../../lib/retrieval/retriever.js";
 
-const OPTIONS: SearchQueueOptions = { topK: 2, retries: 1, deadline: 5_000, concurrency: 1 };
+const OPTIONS: SearchQueueOptions = {
+  topK: 2,
+  retries: 1,
+  deadline: 5_000,
+  concurrency: 1,
+  outage: "fail",
+  maxOutageMs: 60_000,
+};
 const passage = (text: string): Passage => ({ id: text, title: "", text });
 
 /** A retriever that records its calls and answers each query with its own words. */
@@ -151,6 +158,9 @@ test("options that would never send or never end are refused", () => {
     { deadline: Number.POSITIVE_INFINITY },
     { deadline: 2 ** 31 },
     { deadline: 0 },
+    { maxOutageMs: -1 },
+    { maxOutageMs: 2 ** 31 },
+    { outage: "wait" as never },
   ]) {
     const [name] = Object.keys(wrong);
     expect(() => new SearchQueue(engine, { ...OPTIONS, ...wrong })).toThrow(

@@ -178,6 +178,17 @@ describe("abort", () => {
     expect(await asked.critique(INPUT)).toMatchObject({ status: "ok" });
   });
 
+  test("says nothing about the server: it is asked again at once", async () => {
+    const asked = judge(hang, { breakerFailures: 1, breakerOpenMs: 60_000 });
+    const controller = new AbortController();
+    const call = asked.critique(INPUT, { signal: controller.signal });
+    await expect.poll(() => service.server.inFlight).toBe(1);
+    controller.abort();
+    await expect(call).rejects.toMatchObject({ code: "ABORTED" });
+    service.server.handler = correct;
+    expect(await asked.critique(INPUT)).toMatchObject({ status: "ok" });
+  });
+
   test("before the call", async () => {
     const call = judge(correct).critique(INPUT, { signal: AbortSignal.abort() });
     await expect(call).rejects.toMatchObject({ code: "ABORTED" });

@@ -246,7 +246,9 @@ describe("in the middle of the rollout", () => {
     const search = waitingRetriever(happened, () => {
       throw new Error("no route to host");
     });
-    expect(await stopped({ retriever: { search } }, happen)).toMatchObject({ code: "RETRIEVAL_FAILED" });
+    expect(await stopped({ retriever: { search }, search: { outage: "fail" } }, happen)).toMatchObject({
+      code: "RETRIEVAL_FAILED",
+    });
   });
 
   test("a judge that always fails, at once or late, ends nothing", async () => {

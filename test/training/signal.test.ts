@@ -3,7 +3,9 @@ import type { JudgeStats } from "../../lib/judge/statistics.js";
 import { judgeHealth, referenceHealth, rolloutHealth } from "../../lib/training/signal.js";
 import { sampleOf } from "./samples.js";
 
-const SEARCHES = { searches: { searches: 3, failures: 1, calls: 2, milliseconds: 7 } };
+const SEARCHES = {
+  searches: { searches: 3, failures: 1, calls: 2, milliseconds: 7, outages: 2, pausedMilliseconds: 5 },
+};
 
 describe("rolloutHealth", () => {
   test("by hand", async () => {
@@ -36,6 +38,8 @@ describe("rolloutHealth", () => {
       repeatedQueryShare: 1 / 4,
       searchFailures: 1,
       searchMilliseconds: 7,
+      searchOutages: 2,
+      searchPausedMilliseconds: 5,
     });
     const long = -(1 + 2 + 3 + 4 + 5 + 7) / 8;
     const short = -(1 + 3) / 8;

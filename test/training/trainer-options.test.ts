@@ -59,6 +59,8 @@ describe("what is refused", () => {
       [{ optimizer: { betaOne: 0.9 } }, /betaOne/],
       [{ search: { searchConcurrency: 0 } }, /searchConcurrency is 0/],
       [{ search: { maxFailedShare: Number.NaN } }, /maxFailedShare/],
+      [{ search: { maxOutageMs: 0.5 } }, /maxOutageMs is 0.5/],
+      [{ search: { outage: "wait" } }, /outage is wait, expected "pause" or "fail"/],
       [{ startupCheck: { tolerance: Number.NaN } }, /tolerance/],
       [{ runFolder: "" }, /runFolder/],
       [{ onWarning: 5 }, /onWarning/],

@@ -42,7 +42,7 @@ export function checkVectors(
   dimensions: number | undefined,
 ): void {
   const fail = (what: string) =>
-    new HindsearchError("RETRIEVAL_FAILED", `Embedding model ${model}: ${what}.`);
+    new HindsearchError("RETRIEVAL_FAILED", `Embedding model ${model}: ${what}.`, { retryable: false });
   if (!Array.isArray(vectors) || vectors.length !== texts) {
     throw fail(`${Array.isArray(vectors) ? vectors.length : "no"} vectors for ${texts} texts`);
   }

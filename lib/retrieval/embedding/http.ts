@@ -1,6 +1,11 @@
 import { z } from "zod";
 import type { AbortOptions } from "../../abort.js";
-import { type EndpointOptions, endpointShape, JsonEndpoint } from "../../network/json-endpoint.js";
+import {
+  type EndpointOptions,
+  type EndpointStats,
+  endpointShape,
+  JsonEndpoint,
+} from "../../network/json-endpoint.js";
 import { count, parseOptions } from "../../network/options.js";
 import { AttemptError } from "../../network/retry.js";
 import { cutText } from "../cut.js";
@@ -61,7 +66,7 @@ const BATCH_REFUSALS: readonly (number | undefined)[] = [400, 413, 422];
  *
  * Texts go out in batches, several at once. Attempts that time out, break off or answer 408, 409, 429, 5xx or something
  * that is no JSON are repeated; Retry-After is waited as told. A batch that is refused (400, 413, 422) is tried again
- * in halves. The key is by default that in the environment variable `HINDSEARCH_EMBEDDING_API_KEY`; redirects are not
+ * in halves. A server that keeps failing is left alone for `breakerOpenMs`. The key is by default that in the environment variable `HINDSEARCH_EMBEDDING_API_KEY`; redirects are not
  * followed, and secrets never appear in messages.
  */
 export class HttpEmbedding implements EmbeddingModel {
@@ -103,6 +108,11 @@ export class HttpEmbedding implements EmbeddingModel {
     } catch (cause) {
       throw this.#endpoint.failure("Embedding", cause);
     }
+  }
+
+  /** Figures for logs and panels. */
+  stats(): EndpointStats {
+    return this.#endpoint.stats();
   }
 
   /** Waits for the requests at work, then closes the connections. */

@@ -89,7 +89,11 @@ describe("failed searches", () => {
       if (queries.length > 1) throw new Error("one at a time");
       return TINY_RETRIEVER.search(queries, topK);
     };
-    const { results } = await train({ retriever: { search }, search: { maxFailedShare: 0.9 }, steps: 1 });
+    const { results } = await train({
+      retriever: { search },
+      search: { maxFailedShare: 0.9, outage: "fail" },
+      steps: 1,
+    });
     const [{ metrics, groups }] = results as [TrainingStepResult];
     const lost = groups.flat().filter(({ trajectory }) => trajectory.status === "search failed");
     expect(lost.length).toBeGreaterThan(0);

@@ -55,7 +55,11 @@ export class ObservationEncoder {
 
   /** The tokens of as many whole sentences as fit; `undefined` if none does. */
   #sentences(text: string): readonly number[] | undefined {
-    const ends = [...SENTENCES.segment(text)].map(({ index, segment }) => index + segment.trimEnd().length);
+    const start = text.length - text.trimStart().length;
+    const ends = [...SENTENCES.segment(text)]
+      .map(({ index, segment }) => index + segment.trimEnd().length)
+      // White space alone is no sentence.
+      .filter((end) => end > start);
     // The last sentence may have been cut with the text.
     let [low, high] = [0, ends.length - 1];
     let best: readonly number[] | undefined;

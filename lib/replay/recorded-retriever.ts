@@ -18,7 +18,8 @@ const Passages: z.ZodType<Passage[]> = z.array(
 
 /**
  * A retriever with a memory. Passages are recorded by query, `topK` and the identity given. Failed searches are not
- * recorded; in mode `replay` a query without a record fails with `RETRIEVAL_FAILED`.
+ * recorded: a failure is of its moment, and a record of it would be an outage for ever. In mode `replay` a query without
+ * a record fails with `RETRIEVAL_FAILED`, for good, so that no rollout waits for it.
  *
  * Queries without a record go to the engine together, as they would without a memory.
  *

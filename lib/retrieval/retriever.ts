@@ -11,7 +11,9 @@ export interface Retriever {
    * @param topK - The most passages per query, at least 1.
    * @param options - `signal` ends the call.
    * @returns One list per query, in the order of the queries; each best first, at most `topK` long.
-   * @throws {@link HindsearchError} `RETRIEVAL_FAILED` if the engine cannot answer: an outage is never an empty list.
+   * @throws {@link HindsearchError} `RETRIEVAL_FAILED` if the engine cannot answer: an outage is never an empty list. Its
+   * `retryable` tells a rollout whether that may pass. A retriever of one's own may throw any error, and say so by a
+   * property of that name; what says nothing is taken for an outage only if the retriever has found something before.
    * `INVALID_ARGUMENT` on a wrong `topK` or a query that is no string, `ABORTED`, `DISPOSED` after `close()`.
    */
   search(queries: readonly string[], topK: number, options?: AbortOptions): Promise<Passage[][]>;

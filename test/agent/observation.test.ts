@@ -62,6 +62,15 @@ describe("where passages are cut", () => {
     expect(shown([japanese], 3 * 12, "sentence")).toBe("東京は首都です。");
   });
 
+  test("white space in front is no sentence: what fits of the first one is shown", () => {
+    const maxObservationTokens = OPEN.length + 10 + CLOSE.length;
+    const formatPassages = (passages: readonly Passage[]) =>
+      passages.map(({ text }) => `\n\n${text}`).join("");
+    const protocol = bound({ maxObservationTokens, cutPassages: "sentence", formatPassages });
+    const shown = tokenizer.decode(protocol.observationTokens([passage("One sentence that is long.")]));
+    expect(shown).toBe(`${OPEN}\n\nOne sent${CLOSE}`);
+  });
+
   test("a text that goes on for ever costs no more than what may fit", () => {
     const endless = "A sentence of some words. ".repeat(200_000);
     const started = performance.now();

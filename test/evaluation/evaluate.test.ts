@@ -3,7 +3,10 @@ import { BoundProtocol } from "../../lib/agent/bound-protocol.js";
 import { type SearchProtocolOptions, searchR1 } from "../../lib/agent/protocol.js";
 import type { Question } from "../../lib/data/question.js";
 import { compareReports, type EvaluationRunOptions, evaluate } from "../../lib/evaluation/evaluate.js";
+import type { Passage } from "../../lib/retrieval/passage.js";
+import type { Retriever } from "../../lib/retrieval/retriever.js";
 import { byteTokenizer } from "../support/byte-tokenizer.js";
+import { Interruptible, type Interruption } from "../support/interruptible.js";
 import { type Script, ScriptedDecoder } from "../support/scripted-decoder.js";
 
 const tokenizer = byteTokenizer();
@@ -12,6 +15,9 @@ const question = (id: string, ...goldAnswers: string[]): Question => ({
   question: `Q${id}?`,
   goldAnswers,
 });
+const engine: Retriever = {
+  search: async (queries) => queries.map((query): Passage[] => [{ id: query, title: "", text: query }]),
+};
 const QUESTIONS = [
   question("1", "Ada Lovelace", "Lovelace"),
   question("2", "Paris"),
@@ -95,6 +101,57 @@ describe("evaluate", () => {
     const all = run({ maxFailedShare: 1, questions: [QUESTIONS[3] as Question] });
     await expect(all).rejects.toThrow(/Every search failed/);
     await expect(run({ questions: [] })).rejects.toThrow(/at least one question/);
+  });
+
+  test("an outage that passes changes no score, and the report tells of it", async () => {
+    const warnings: string[] = [];
+    const script: Script = (context) =>
+      context.turn < 2
+        ? `<search>${context.prompt.length} ${context.turn}</search>`
+        : "<answer>Paris</answer>";
+    const scored = async (interruption: Interruption) => {
+      const whole = await run(
+        {
+          retriever: new Interruptible(engine, interruption),
+          searchConcurrency: 1,
+          onWarning: (warning) => warnings.push(warning),
+        },
+        {},
+        script,
+      );
+      const { searchOutages, searchPausedMilliseconds, milliseconds, ...scores } = whole;
+      return { scores, searchOutages, searchPausedMilliseconds };
+    };
+    const undisturbed = await scored({ after: 1_000, failures: 0 });
+    const disturbed = await scored({ after: 1, failures: 4 });
+    expect(disturbed.scores).toEqual(undisturbed.scores);
+    expect(disturbed.scores).toMatchObject({ searchFailures: 0, searches: 2 });
+    expect([undisturbed.searchOutages, disturbed.searchOutages]).toEqual([0, 1]);
+    expect(disturbed.searchPausedMilliseconds).toBeGreaterThan(0);
+    expect(warnings).toHaveLength(1);
+  });
+
+  test("an outage that does not pass is no score either", async () => {
+    const script: Script = ({ turn }) => (turn < 2 ? `<search>${turn}</search>` : "<answer>Paris</answer>");
+    const lasting = new Interruptible(engine, { after: 1, failures: Number.POSITIVE_INFINITY });
+    const options = { retriever: lasting, maxOutageMs: 120, onWarning: () => {} };
+    await expect(run(options, {}, script)).rejects.toMatchObject({
+      code: "RETRIEVAL_FAILED",
+      message: expect.stringContaining("maxOutageMs"),
+    });
+    const mixed: Script = (context) =>
+      context.prompt.includes("Q2?") ? "<answer>Paris</answer>" : script(context);
+    const report = await run(
+      {
+        ...options,
+        maxFailedShare: 1,
+        retriever: new Interruptible(engine, { after: 1, failures: Number.POSITIVE_INFINITY }),
+      },
+      {},
+      mixed,
+    );
+    expect(report).toMatchObject({ exactMatch: 1, searchFailures: 3, searchOutages: 1 });
+    expect(report.statuses).toMatchObject({ answered: 1, "search failed": 3 });
   });
 
   test("the same twice gives the same", async () => {

@@ -15,6 +15,7 @@ import { formatContents } from "../../lib/retrieval/passage.js";
 import type { Retriever } from "../../lib/retrieval/retriever.js";
 import { completion, INPUT, KEY, marked, TEXT } from "../judge/chat-service.js";
 import { byteTokenizer } from "../support/byte-tokenizer.js";
+import { Interruptible } from "../support/interruptible.js";
 import { LoopbackServer, sendJson } from "../support/loopback-server.js";
 import { tinyTrainer } from "../support/tiny-trainer.js";
 import { timeless } from "../training/timeless.js";
@@ -150,6 +151,12 @@ describe("recordedRetriever", () => {
     const judge = recordedRetriever(failing, cacheOf("record"), { identity: "x" });
     await expect(judge.search(["ann"], 1)).rejects.toThrow("outage");
     expect(await readdir(folder)).toEqual([]);
+    // In a replay such a query fails again, for good: nobody waits for a record to come.
+    const replayer = recordedRetriever(TINY_RETRIEVER, cacheOf("replay"), { identity: "x" });
+    await expect(replayer.search(["ann"], 1)).rejects.toMatchObject({
+      code: "RETRIEVAL_FAILED",
+      retryable: false,
+    });
   });
 
   test("without identity is refused", () => {
@@ -159,6 +166,22 @@ describe("recordedRetriever", () => {
 
 describe("a run", () => {
   const { train } = tinyTrainer();
+
+  test("that sat out an outage is replayed as one without", async () => {
+    const run = (engine: Retriever, mode: ReplayMode) =>
+      train({
+        steps: 1,
+        retriever: recordedRetriever(engine, cacheOf(mode), { identity: "tiny" }),
+        onWarning: () => {},
+      });
+    const flaky = new Interruptible(TINY_RETRIEVER, { after: 2, milliseconds: 300 });
+    const recorded = await run(flaky, "record");
+    expect(recorded.results[0]?.metrics.rollout).toMatchObject({ searchOutages: 1, searchFailures: 0 });
+    const closed: Retriever = { search: () => Promise.reject(new Error("asked")) };
+    const replayed = await run(closed, "replay");
+    expect(replayed.results[0]?.metrics.rollout).toMatchObject({ searchOutages: 0, searchFailures: 0 });
+    expect(replayed.weights).toEqual(recorded.weights);
+  });
 
   test("is replayed without a request, bit for bit", async () => {
     let says = 0;

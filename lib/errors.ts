@@ -37,6 +37,10 @@ export const HindsearchErrorCode = {
   INDEX_MISMATCH: "INDEX_MISMATCH",
   /** A package that this feature needs is not installed; the message says which. */
   DEPENDENCY_MISSING: "DEPENDENCY_MISSING",
+  /** Another process writes to the run folder. */
+  RUN_LOCKED: "RUN_LOCKED",
+  /** The run folder was written with other settings, for other questions, or by a newer version. */
+  RUN_MISMATCH: "RUN_MISMATCH",
   /** The log-probs of a rollout are not those that the trainer computes. */
   LOG_PROB_MISMATCH: "LOG_PROB_MISMATCH",
 } as const;

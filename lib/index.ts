@@ -263,7 +263,8 @@ export {
   rewardInput,
 } from "./reward/reward.js";
 export { type CheckpointFolder, CheckpointStore } from "./runs/checkpoints.js";
-export { RunDirectory, type RunLog, type RunRecord } from "./runs/run.js";
+export type { RunRecord } from "./runs/log-file.js";
+export { RunDirectory, type RunLog } from "./runs/run.js";
 
 // Training.
 export { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./training/advantages.js";
@@ -286,6 +287,7 @@ export {
   type JudgeQualityOptions,
 } from "./training/judge-quality.js";
 export type {
+  BestScore,
   DistillationOptions,
   EvaluationMode,
   EvaluationOptions,

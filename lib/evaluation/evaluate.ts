@@ -150,7 +150,7 @@ export async function evaluate(options: EvaluationRunOptions): Promise<Evaluatio
     results,
     settings: {
       ...protocolSettings(protocol.protocol),
-      questionsHash: hash(questions.map(({ question, goldAnswers }) => [question, goldAnswers])),
+      questionsHash: hashQuestions(questions),
       questions: questions.length,
       corpus,
       sampling,
@@ -238,6 +238,11 @@ function scoreTrajectory({ question, answer, status, searches }: Trajectory): Qu
 function mean(results: readonly QuestionResult[], value: (result: QuestionResult) => number | null): number {
   const values = results.map(value).filter((number) => number !== null);
   return values.reduce((sum, number) => sum + number, 0) / values.length;
+}
+
+/** Tells sets of questions apart, by their texts and gold answers in order. @internal */
+export function hashQuestions(questions: readonly Question[]): string {
+  return hash(questions.map(({ question, goldAnswers }) => [question, goldAnswers]));
 }
 
 function hash(value: unknown): string {

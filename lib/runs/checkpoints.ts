@@ -1,7 +1,9 @@
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
-import { join, sep } from "node:path";
+import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { HindsearchError } from "../errors.js";
-import { syncFolder, syncPath } from "./durable.js";
+import { syncFolder } from "./durable.js";
+import { io } from "./io.js";
+import { findDamage, readSeal, type Seal, seal } from "./seal.js";
 
 /** A complete checkpoint. */
 export interface CheckpointFolder {
@@ -9,18 +11,22 @@ export interface CheckpointFolder {
   step: number;
   /** Where its files are. */
   folder: string;
+  /** What an evaluation gave at that step, higher is better; absent if there was none. */
+  score?: number;
 }
 
-/** Written last; lists every file with its size, so that a folder that lost one is not taken for whole. */
-const MARKER = "complete.json";
+/** Ending of a folder that is being written, replaced or deleted: never a checkpoint. */
+const PARTIAL = ".partial";
 
 /**
  * Checkpoints of a run, one folder each.
  *
- * A checkpoint is written under a temporary name, every file synced, the marker `complete.json` added, and the folder
- * renamed: after a crash at any point the last one before it is still the latest.
+ * A checkpoint is written under a temporary name, every file synced, the marker `complete.json` with the size and
+ * checksum of each added, and the folder renamed: after a crash at any point the last one before it is still the latest.
  */
 export class CheckpointStore {
+  readonly #said = new Set<string>();
+
   /**
    * @param folder - Holds the checkpoints.
    * @param onWarning - Hears of folders that are skipped.
@@ -31,76 +37,159 @@ export class CheckpointStore {
   ) {}
 
   /**
-   * Writes a checkpoint; one of the same step is replaced.
+   * Writes a checkpoint; one of the same step is replaced. What a killed process left half-written is removed.
    *
    * @param step - Training steps done.
    * @param write - Fills the folder that it gets.
+   * @param score - What an evaluation gave at this step, higher is better; see {@link prune}.
    * @throws {@link HindsearchError} `IO`; what `write` throws comes through, and nothing is left behind.
    */
-  async write(step: number, write: (folder: string) => Promise<void>): Promise<CheckpointFolder> {
+  async write(
+    step: number,
+    write: (folder: string) => Promise<void>,
+    score?: number,
+  ): Promise<CheckpointFolder> {
     if (!Number.isSafeInteger(step) || step < 0) {
       throw new HindsearchError("INVALID_ARGUMENT", `step is ${step}, expected a whole number from 0.`);
     }
     const folder = join(this.folder, folderName(step));
-    const partial = `${folder}.partial`;
-    await rm(partial, { recursive: true, force: true });
-    await mkdir(partial, { recursive: true });
-    try {
-      await write(partial);
-      await seal(partial, step);
-      await rm(folder, { recursive: true, force: true });
-      await rename(partial, folder);
-      await syncFolder(this.folder);
-    } catch (cause) {
-      await rm(partial, { recursive: true, force: true });
-      if (cause instanceof Error && !("syscall" in cause)) throw cause;
-      throw new HindsearchError("IO", `Could not write the checkpoint of step ${step} to ${folder}.`, {
-        cause,
-      });
-    }
-    return { step, folder };
+    const partial = `${folder}${PARTIAL}`;
+    await io(`write the checkpoint of step ${step} to ${folder}`, async () => {
+      for (const name of await this.#names()) {
+        if (name.endsWith(PARTIAL)) await rm(join(this.folder, name), { recursive: true });
+      }
+      await mkdir(partial, { recursive: true });
+      try {
+        await write(partial);
+        await seal(partial, step, score);
+        const old = `${folder}.replaced${PARTIAL}`;
+        const replaces = await moveAside(folder, old);
+        await rename(partial, folder);
+        await syncFolder(this.folder);
+        if (replaces) await rm(old, { recursive: true });
+      } catch (error) {
+        // On a full disk or a failing one this may fail too; the name alone says that it is no checkpoint.
+        await rm(partial, { recursive: true, force: true }).catch(() => undefined);
+        throw error;
+      }
+    });
+    return { step, folder, ...(score !== undefined && { score }) };
   }
 
   /**
-   * Complete checkpoints, oldest first. What is not complete is skipped with a warning.
+   * Complete checkpoints, oldest first. What is not complete is skipped with a warning. Sizes are compared, contents are
+   * not: {@link latest} reads those.
    *
    * @throws {@link HindsearchError} `IO`.
    */
   async list(): Promise<CheckpointFolder[]> {
-    const found: CheckpointFolder[] = [];
-    for (const name of (await this.#names()).sort()) {
-      const folder = join(this.folder, name);
-      const step = parseName(name);
-      const missing = step === undefined ? "its name is not step-NNNNNNNN" : await incomplete(folder, step);
-      if (missing === undefined) found.push({ step: step as number, folder });
-      else this.onWarning(`Checkpoint ${folder} is skipped: ${missing}.`);
+    return (await this.#complete()).map(checkpointOf);
+  }
+
+  /**
+   * The checkpoint with the most steps of those that are complete and whose files have the checksums that they were
+   * written with. Others are skipped with a warning.
+   *
+   * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if there are checkpoints and all are damaged; `IO`.
+   */
+  async latest(): Promise<CheckpointFolder | undefined> {
+    for (const complete of (await this.#complete()).reverse()) {
+      const damage = await findDamage(complete.folder, complete.seal);
+      if (damage === undefined) return checkpointOf(complete);
+      this.#skip(complete.folder, damage);
     }
-    return found;
+    const damaged = (await this.#names()).filter((name) => parseName(name) !== undefined);
+    if (damaged.length === 0) return undefined;
+    throw new HindsearchError(
+      "INVALID_CHECKPOINT",
+      `None of the ${damaged.length} checkpoints in ${this.folder} can be used; the warnings say why. Restore one from a ` +
+        "backup. To begin the run anew instead, delete them.",
+    );
+  }
+
+  /** The complete checkpoint with the highest score, the earliest of equal ones; `undefined` if none has a score. */
+  async best(): Promise<CheckpointFolder | undefined> {
+    return bestOf(await this.list());
+  }
+
+  /** Deletes all complete checkpoints but the newest `keep` and the one with the highest score. */
+  async prune(keep: number): Promise<void> {
+    const all = await this.list();
+    const best = bestOf(all);
+    for (const { folder } of all.slice(0, Math.max(0, all.length - keep))) {
+      if (folder === best?.folder) continue;
+      await io(`delete the checkpoint ${folder}`, async () => {
+        // Half-deleted it must not look complete.
+        const aside = `${folder}${PARTIAL}`;
+        await rename(folder, aside);
+        await rm(aside, { recursive: true });
+      });
+    }
   }
 
   async #names(): Promise<string[]> {
     try {
-      return await readdir(this.folder);
+      return (await readdir(this.folder)).sort();
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code === "ENOENT") return [];
       throw new HindsearchError("IO", `Cannot list the checkpoints: ${(cause as Error).message}.`, { cause });
     }
   }
 
-  /** The complete checkpoint with the most steps. */
-  async latest(): Promise<CheckpointFolder | undefined> {
-    return (await this.list()).at(-1);
+  async #complete(): Promise<Complete[]> {
+    const found: Complete[] = [];
+    for (const name of await this.#names()) {
+      const folder = join(this.folder, name);
+      const step = parseName(name);
+      if (step === undefined) {
+        const killed = name.endsWith(PARTIAL);
+        this.#skip(folder, killed ? "it was not written to its end" : "its name is not step-NNNNNNNN");
+        continue;
+      }
+      const seal = await readSeal(folder, step);
+      if (typeof seal === "string") this.#skip(folder, seal);
+      else found.push({ step, folder, seal });
+    }
+    return found.sort((a, b) => a.step - b.step);
   }
 
-  /** Deletes all but the newest `keep` complete checkpoints. */
-  async prune(keep: number): Promise<void> {
-    const all = await this.list();
-    for (const { folder } of all.slice(0, Math.max(0, all.length - keep))) {
-      // The marker goes first: a half-deleted checkpoint must not look complete.
-      await rm(join(folder, MARKER));
-      await rm(folder, { recursive: true });
-    }
+  /** Says each thing once: the folders are looked through behind every checkpoint. */
+  #skip(folder: string, reason: string): void {
+    const warning = `Checkpoint ${folder} is skipped: ${reason}.`;
+    if (this.#said.has(warning)) return;
+    this.#said.add(warning);
+    this.onWarning(warning);
   }
+}
+
+interface Complete {
+  step: number;
+  folder: string;
+  seal: Seal;
+}
+
+function checkpointOf({ step, folder, seal: { score } }: Complete): CheckpointFolder {
+  return { step, folder, ...(score !== undefined && { score }) };
+}
+
+/** Renames a folder; false if there is none. */
+async function moveAside(folder: string, aside: string): Promise<boolean> {
+  try {
+    await rename(folder, aside);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
+  }
+}
+
+function bestOf(checkpoints: readonly CheckpointFolder[]): CheckpointFolder | undefined {
+  let best: CheckpointFolder | undefined;
+  for (const checkpoint of checkpoints) {
+    if ((checkpoint.score ?? Number.NEGATIVE_INFINITY) > (best?.score ?? Number.NEGATIVE_INFINITY))
+      best = checkpoint;
+  }
+  return best;
 }
 
 function folderName(step: number): string {
@@ -110,38 +199,4 @@ function folderName(step: number): string {
 function parseName(name: string): number | undefined {
   const match = /^step-(\d{8,})$/.exec(name);
   return match === null ? undefined : Number(match[1]);
-}
-
-async function seal(folder: string, step: number): Promise<void> {
-  const files: Record<string, number> = {};
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  for (const entry of entries) {
-    const path = join(entry.parentPath, entry.name);
-    await syncPath(path);
-    if (entry.isFile()) {
-      files[path.slice(folder.length + 1).replaceAll(sep, "/")] = (await stat(path)).size;
-    }
-  }
-  const marker = join(folder, MARKER);
-  await writeFile(marker, `${JSON.stringify({ step, files }, null, 2)}\n`);
-  await syncPath(marker);
-  await syncFolder(folder);
-}
-
-/** What a folder lacks to be a complete checkpoint. */
-async function incomplete(folder: string, step: number): Promise<string | undefined> {
-  let marker: { step?: unknown; files?: unknown } | null;
-  try {
-    marker = JSON.parse(await readFile(join(folder, MARKER), "utf8"));
-  } catch {
-    return `it has no readable ${MARKER}, so it was not written to its end`;
-  }
-  if (marker?.step !== step || typeof marker.files !== "object" || marker.files === null) {
-    return `its ${MARKER} is not that of step ${step}`;
-  }
-  for (const [name, size] of Object.entries(marker.files)) {
-    const found = await stat(join(folder, name)).catch(() => undefined);
-    if (found?.size !== size) return `its file ${name} has ${found?.size ?? 0} bytes instead of ${size}`;
-  }
-  return undefined;
 }

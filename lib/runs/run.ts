@@ -1,155 +1,218 @@
-import { createReadStream } from "node:fs";
-import { access, type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { access, mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { z } from "zod";
+import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { emitWarning } from "../warning.js";
 import { type CheckpointFolder, CheckpointStore } from "./checkpoints.js";
-import { syncFolder, syncPath, writeFileDurably } from "./durable.js";
+import { writeFileDurably } from "./durable.js";
+import { io } from "./io.js";
+import { FolderLock } from "./lock.js";
+import { LogFile, type RunRecord } from "./log-file.js";
 import { redactSecrets } from "./redact.js";
-
-/** A record of a run: one line of a JSONL file. */
-export interface RunRecord {
-  /** The training step that it belongs to. */
-  step: number;
-  [key: string]: unknown;
-}
 
 /** Line files of a run. */
 export type RunLog = "metrics" | "trajectories";
 
-const LOGS: readonly RunLog[] = ["metrics", "trajectories"];
+/** Of everything in a run folder; see docs/run-folder.md. */
+const VERSION = 1;
+
+const Identity = z.object({ version: z.int(), id: z.string().min(1), created: z.string() });
 
 /**
  * A run as a folder of plain files that other tools can read:
  *
  * | file | what |
  * |---|---|
+ * | `run.json` | version of the format, name of the run, when it began |
  * | `config.json` | the settings, secrets redacted |
  * | `metrics.jsonl` | one line per training step or evaluation |
  * | `trajectories.jsonl` | one line per trajectory |
  * | `checkpoints/step-00000010/` | model, optimizer and trainer state after that many steps |
+ * | `lock` | while a process writes |
  *
- * Lines are appended whole, in the order of the calls. A line that a crash cut off is dropped when the run is opened
- * again and written to. One process at a time writes to a run.
+ * Lines are appended whole, in the order of the calls and of their steps. A line that a crash cut off is dropped when the
+ * run is written to again. Any number of processes may read; the first write takes the lock, which {@link close} gives
+ * back, and one process at a time holds it.
  */
 export class RunDirectory {
   /** Where it is. */
   readonly folder: string;
-  /** Its checkpoints. */
+  /** Name of the run: the same before and after every resume, and in no other folder. */
+  readonly id: string;
+  /** When it was created, ISO time. */
+  readonly created: string;
+  /** Its checkpoints. Written through {@link checkpoint}. */
   readonly checkpoints: CheckpointStore;
-  /** Logs whose last line is known to be whole. */
-  readonly #whole = new Set<RunLog>();
-  #writes: Promise<unknown> = Promise.resolve();
+  readonly #logs: Readonly<Record<RunLog, LogFile>>;
+  readonly #onWarning: (warning: string) => void;
+  #lock: Promise<FolderLock> | undefined;
 
-  private constructor(folder: string, onWarning: (warning: string) => void) {
+  private constructor(
+    folder: string,
+    { id, created }: z.output<typeof Identity>,
+    onWarning: (warning: string) => void,
+  ) {
     this.folder = folder;
+    this.id = id;
+    this.created = created;
+    this.#onWarning = onWarning;
     this.checkpoints = new CheckpointStore(join(folder, "checkpoints"), onWarning);
+    this.#logs = {
+      metrics: new LogFile(join(folder, "metrics.jsonl"), onWarning),
+      trajectories: new LogFile(join(folder, "trajectories.jsonl"), onWarning),
+    };
   }
 
   /**
-   * Starts a run in a folder that holds none yet; the folder is made if it is missing.
+   * Starts a run in a folder that holds none yet, and locks it; the folder is made if it is missing.
    *
    * @param folder - Where.
    * @param config - Settings for `config.json`, any JSON; secrets are redacted.
-   * @param onWarning - Hears of checkpoints that are skipped. Default: `process.emitWarning`.
-   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds a run, `IO`.
+   * @param onWarning - Hears what is odd but no error. Default: `process.emitWarning`.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds a run, `RUN_LOCKED`, `IO`.
    */
   static async create(
     folder: string,
     config: unknown,
     onWarning: (warning: string) => void = emitWarning,
   ): Promise<RunDirectory> {
-    const file = join(folder, "config.json");
-    if (await exists(file)) {
-      throw new HindsearchError(
-        "INVALID_ARGUMENT",
-        `${folder} already holds a run (config.json). Resume it, or choose another folder.`,
-      );
+    await refuseRun(folder);
+    await io(`make the run folder ${folder}`, () => mkdir(join(folder, "checkpoints"), { recursive: true }));
+    const identity = { version: VERSION, id: randomUUID(), created: new Date().toISOString() };
+    const run = new RunDirectory(folder, identity, onWarning);
+    try {
+      await run.lock();
+      // Another process may have created one meanwhile.
+      await refuseRun(folder);
+      await run.#write("run.json", identity);
+      // Last: a folder without it holds no run.
+      await run.writeConfig(config);
+    } catch (error) {
+      await run.close();
+      throw error;
     }
-    await io(`make the run folder ${folder}`, async () => {
-      await mkdir(join(folder, "checkpoints"), { recursive: true });
-      await writeFileDurably(file, `${JSON.stringify(redactSecrets(config), null, 2)}\n`);
-    });
-    return new RunDirectory(folder, onWarning);
+    return run;
   }
 
   /**
-   * Opens a run that exists.
+   * Opens a run that exists, to read it or to go on with it.
    *
    * @param folder - Where.
-   * @param onWarning - Hears of checkpoints that are skipped. Default: `process.emitWarning`.
-   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds no run.
+   * @param onWarning - Hears what is odd but no error. Default: `process.emitWarning`.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds no run; `RUN_MISMATCH` if a newer version of this
+   * package wrote it; `IO`.
    */
   static async open(
     folder: string,
     onWarning: (warning: string) => void = emitWarning,
   ): Promise<RunDirectory> {
-    if (!(await exists(join(folder, "config.json")))) {
+    if (!(await RunDirectory.exists(folder))) {
       throw new HindsearchError("INVALID_ARGUMENT", `${folder} holds no run: there is no config.json in it.`);
     }
-    return new RunDirectory(folder, onWarning);
+    const identity = Identity.safeParse(await readJson(join(folder, "run.json")));
+    if (!identity.success) {
+      throw new HindsearchError("IO", `${join(folder, "run.json")} is not what describes a run.`, {
+        cause: identity.error,
+      });
+    }
+    if (identity.data.version !== VERSION) {
+      throw new HindsearchError(
+        "RUN_MISMATCH",
+        `${folder} is a run folder of version ${identity.data.version}; this package knows version ${VERSION}. ` +
+          "Use the package that wrote it, or a newer one.",
+      );
+    }
+    return new RunDirectory(folder, identity.data, onWarning);
   }
 
   /** Whether a folder holds a run. */
   static exists(folder: string): Promise<boolean> {
-    return exists(join(folder, "config.json"));
+    return access(join(folder, "config.json")).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /**
+   * Takes the right to write, unless this object has it. Whatever writes does so by itself.
+   *
+   * @throws {@link HindsearchError} `RUN_LOCKED` if another process, or another object of this one, has it; `IO` if the
+   * folder cannot be written; `ABORTED`: whether the owner of a lock lives may take a minute to find out.
+   */
+  async lock(options: AbortOptions = {}): Promise<void> {
+    this.#lock ??= FolderLock.acquire(join(this.folder, "lock"), this.#onWarning, options).catch((error) => {
+      this.#lock = undefined;
+      throw error;
+    });
+    // One that was lost is not taken again: whoever has it now has gone on with the run.
+    await (await this.#lock).check();
+  }
+
+  /** Waits for the writes under way and gives the right to write back. Reading goes on. */
+  async close(): Promise<void> {
+    const lock = this.#lock;
+    this.#lock = undefined;
+    await Promise.all(Object.values(this.#logs).map((log) => log.idle()));
+    await (await lock?.catch(() => undefined))?.release();
+  }
+
+  /** As {@link close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   /** The settings as they were written. */
-  async config(): Promise<unknown> {
-    const file = join(this.folder, "config.json");
-    try {
-      return JSON.parse(await readFile(file, "utf8"));
-    } catch (cause) {
-      throw new HindsearchError("IO", `${file} cannot be read as JSON.`, { cause });
+  config(): Promise<unknown> {
+    return readJson(join(this.folder, "config.json"));
+  }
+
+  /**
+   * Writes `config.json`; secrets are redacted.
+   *
+   * @param step - The step at which the run goes on with these settings: those before are kept as
+   * `config.until-step-NNNNNNNN.json`, unless there is such a file already.
+   */
+  async writeConfig(config: unknown, step?: number): Promise<void> {
+    if (step !== undefined) {
+      const former = `config.until-step-${String(step).padStart(8, "0")}.json`;
+      const known = await access(join(this.folder, former)).then(
+        () => true,
+        () => false,
+      );
+      if (!known) await this.#write(former, await this.config());
     }
+    await this.#write("config.json", redactSecrets(config));
   }
 
-  /** Appends records to a log. NaN and infinities become `null`, as JSON has none. */
-  append(log: RunLog, records: readonly RunRecord[]): Promise<void> {
-    const text = records.map((record) => `${JSON.stringify(record)}\n`).join("");
-    return this.#queue(async () => {
-      const file = await open(this.#path(log), "a+");
-      try {
-        if (!this.#whole.delete(log)) await dropCutLine(file);
-        await file.appendFile(text);
-        this.#whole.add(log);
-      } finally {
-        await file.close();
-      }
-    });
+  /**
+   * Appends records to a log, whole or not at all. NaN and infinities become `null`, as JSON has none.
+   *
+   * @throws {@link HindsearchError} `IO`, `RUN_LOCKED`; `INVALID_ARGUMENT` for a record of an earlier step than the last
+   * one's.
+   */
+  async append(log: RunLog, records: readonly RunRecord[]): Promise<void> {
+    const ready = this.lock();
+    await this.#logs[log].append(records, ready);
   }
 
-  /** Reads a log line by line. A last line that is cut off is left out. */
-  async *read(log: RunLog): AsyncGenerator<RunRecord> {
-    if (!(await exists(this.#path(log)))) return;
-    for await (const { record } of lines(this.#path(log))) yield record;
+  /**
+   * Reads a log line by line, also while it is written to. A last line that is cut off is left out with a warning.
+   *
+   * @throws {@link HindsearchError} `INVALID_DATA` for another damaged line, `IO`.
+   */
+  read(log: RunLog): AsyncGenerator<RunRecord, void> {
+    return this.#logs[log].read();
   }
 
   /**
    * Drops the records of step `step` and later from the logs: a run that resumes from the checkpoint of that step
    * makes them again.
    */
-  rewind(step: number): Promise<void> {
-    return this.#queue(async () => {
-      for (const log of LOGS) {
-        const path = this.#path(log);
-        if (!(await exists(path))) continue;
-        const partial = `${path}.partial`;
-        const file = await open(partial, "w");
-        try {
-          for await (const { line, record } of lines(path)) {
-            if (record.step < step) await file.appendFile(`${line}\n`);
-          }
-          await file.sync();
-        } finally {
-          await file.close();
-        }
-        await rename(partial, path);
-      }
-      await syncFolder(this.folder);
-    });
+  async rewind(step: number): Promise<void> {
+    await this.lock();
+    for (const log of Object.values(this.#logs)) await log.rewind(step);
   }
 
   /**
@@ -158,69 +221,37 @@ export class RunDirectory {
    *
    * @returns Its folder.
    */
-  async checkpoint(step: number, write: (folder: string) => Promise<void>): Promise<CheckpointFolder> {
-    await this.#queue(async () => {
-      for (const log of LOGS) if (await exists(this.#path(log))) await syncPath(this.#path(log));
+  async checkpoint(
+    step: number,
+    write: (folder: string) => Promise<void>,
+    score?: number,
+  ): Promise<CheckpointFolder> {
+    await this.lock();
+    for (const log of Object.values(this.#logs)) await log.sync();
+    return this.checkpoints.write(step, write, score);
+  }
+
+  #write(name: string, contents: unknown): Promise<void> {
+    const path = join(this.folder, name);
+    return io(`write ${path}`, async () => {
+      await this.lock();
+      await writeFileDurably(path, `${JSON.stringify(contents, null, 2)}\n`);
     });
-    return this.checkpoints.write(step, write);
-  }
-
-  #path(log: RunLog): string {
-    return join(this.folder, `${log}.jsonl`);
-  }
-
-  /** One write at a time: appends of concurrent callers would interleave otherwise. */
-  #queue(write: () => Promise<void>): Promise<void> {
-    const done = this.#writes.then(() => io(`write to the run folder ${this.folder}`, write));
-    this.#writes = done.catch(() => undefined);
-    return done;
   }
 }
 
-/** Cuts off what stands behind the last line feed: a record that a crash cut off would swallow the next one. */
-async function dropCutLine(file: FileHandle): Promise<void> {
-  const { size } = await file.stat();
-  const buffer = Buffer.alloc(65_536);
-  for (let end = size; end > 0; ) {
-    const start = Math.max(0, end - buffer.length);
-    const { bytesRead } = await file.read(buffer, 0, end - start, start);
-    const feed = buffer.subarray(0, bytesRead).lastIndexOf(10);
-    if (feed >= 0) return start + feed + 1 < size ? file.truncate(start + feed + 1) : undefined;
-    end = start;
-  }
-  if (size > 0) await file.truncate(0);
-}
-
-async function* lines(path: string): AsyncGenerator<{ line: string; record: RunRecord }> {
-  const reader = createInterface({ input: createReadStream(path), crlfDelay: Number.POSITIVE_INFINITY });
-  let number = 0;
-  let broken: number | undefined;
-  for await (const line of reader) {
-    number++;
-    if (broken !== undefined) {
-      throw new HindsearchError("IO", `${path} line ${broken} is no JSON; only a last line may be cut off.`);
-    }
-    try {
-      yield { line, record: JSON.parse(line) as RunRecord };
-    } catch {
-      broken = number;
-    }
-  }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
+async function refuseRun(folder: string): Promise<void> {
+  if (!(await RunDirectory.exists(folder))) return;
+  throw new HindsearchError(
+    "INVALID_ARGUMENT",
+    `${folder} already holds a run (config.json). Resume it, or choose another folder.`,
   );
 }
 
-async function io<T>(what: string, body: () => Promise<T>): Promise<T> {
+async function readJson(path: string): Promise<unknown> {
   try {
-    return await body();
+    return JSON.parse(await readFile(path, "utf8"));
   } catch (cause) {
-    if (cause instanceof HindsearchError) throw cause;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new HindsearchError("IO", `Could not ${what}: ${reason}`, { cause });
+    throw new HindsearchError("IO", `${path} cannot be read as JSON.`, { cause });
   }
 }

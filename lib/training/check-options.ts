@@ -119,9 +119,10 @@ const shape = {
     } satisfies Record<keyof EvaluationOptions, z.ZodType>)
     .optional(),
   runFolder: z.string().min(1).optional(),
-  resume: z.boolean().optional(),
+  resume: z.union([z.boolean(), z.literal("with-other-settings")]).optional(),
   checkpointEvery: elsewhere,
   keepCheckpoints: elsewhere,
+  keepBest: z.union([z.literal(false), z.enum(["exactMatch", "f1", "containment"])]).optional(),
   onProgress: callback.optional(),
   onWarning: callback.optional(),
   signal: z.instanceof(AbortSignal).optional(),

@@ -56,6 +56,9 @@ export interface EvaluationOptions {
 /** How an evaluation decodes. */
 export type EvaluationMode = "greedy" | "sampled";
 
+/** Scores of an evaluation by which a checkpoint can be the best. */
+export type BestScore = "exactMatch" | "f1" | "containment";
+
 /** The check at the start of a run that the policy's own log-probs are those that it trains with. */
 export interface StartupCheckOptions {
   /** Trajectories of the first rollout that are scored again. Default 8; 0 is off. */
@@ -128,12 +131,25 @@ export interface HindSearchOptions extends AbortOptions, MemoryOptions {
   evaluation?: EvaluationOptions;
   /** Folder of the run: settings, metrics, trajectories, checkpoints. Default: nothing is written. */
   runFolder?: string;
-  /** Go on with the run in `runFolder` from its latest complete checkpoint. Default false. */
-  resume?: boolean;
-  /** Checkpoint after every so many steps and after the last. Default 50; 0: never. */
+  /**
+   * Go on with the run in `runFolder` from its latest complete checkpoint, or start it if there is none. Settings that
+   * change what is computed must be those of before; `"with-other-settings"` goes on with the new ones from there. Default
+   * false.
+   */
+  resume?: boolean | "with-other-settings";
+  /**
+   * Checkpoint after every so many steps, after the last, and after an evaluation that was the best. A killed run loses the
+   * steps behind its last checkpoint, so with the default, 1, no more than the step in progress; 0: never. One takes the model
+   * plus 12 bytes a parameter on disk.
+   */
   checkpointEvery?: number;
-  /** Checkpoints that are kept, the newest. Default 2. */
+  /** Newest checkpoints that are kept. Default 2. */
   keepCheckpoints?: number;
+  /**
+   * One more checkpoint is kept: that with the highest such score in an evaluation, by the first of its modes. Default
+   * `exactMatch`, if there is an evaluation; `false`: none.
+   */
+  keepBest?: BestScore | false;
   /** Hears how the rollouts go on, outages of the search service included. */
   onProgress?: (progress: RolloutProgress & { step: number }) => void;
   /** Hears what is odd but no error, such as the beginning of an outage. Default: `process.emitWarning`. */

@@ -3,7 +3,7 @@ import { searchR1 } from "../agent/protocol.js";
 import type { SearchFailureOptions } from "../agent/rollout.js";
 import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
-import { protocolSettings } from "../evaluation/evaluate.js";
+import { hashQuestions, protocolSettings } from "../evaluation/evaluate.js";
 import type { DistillTerm, KlTerm, PolicyTerm } from "../policy/objective.js";
 import type { Policy } from "../policy/policy.js";
 import type { StepOptions } from "../policy/policy-options.js";
@@ -11,7 +11,7 @@ import { exactMatchReward } from "../reward/reward.js";
 import type { AdvantageOptions } from "./advantages.js";
 import type { TrajectoryScope } from "./critiques.js";
 import type { HintControl } from "./hints.js";
-import type { EvaluationMode, HindSearchOptions, StartupCheckOptions } from "./options.js";
+import type { BestScore, EvaluationMode, HindSearchOptions, StartupCheckOptions } from "./options.js";
 import { checkTrainingSampling } from "./sampling-check.js";
 import {
   type LearningRateSchedule,
@@ -98,8 +98,14 @@ export interface TrainerSettings {
   evaluationModes: readonly EvaluationMode[];
   /** Steps between two checkpoints; 0: none. */
   checkpointEvery: number;
-  /** Checkpoints that are kept. */
+  /** Newest checkpoints that are kept. */
   keepCheckpoints: number;
+  /** Score by which one more checkpoint is kept, the best; `null`: none. */
+  keepBest: BestScore | null;
+  /** How many training questions there are. */
+  questionCount: number;
+  /** Of their texts and gold answers, in order. */
+  questionsHash: string;
   /** Limits and wording of the protocol. */
   protocol: ReturnType<typeof protocolSettings>;
   /** Who took part: what a later reader needs to know beside the numbers. */
@@ -115,7 +121,8 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
   const { steps, questionsPerStep = 512, groupSize = 5, miniBatches = 2, evaluation } = options;
   const counts = { steps, questionsPerStep, groupSize, miniBatches };
   for (const [name, value] of Object.entries(counts)) requireInteger(name, value, 1);
-  const { measureEvery = 10, checkpointEvery = 50, keepCheckpoints = 2, maxSkippedUpdates = 3 } = options;
+  const { measureEvery = 10, checkpointEvery = 1, keepCheckpoints = 2, maxSkippedUpdates = 3 } = options;
+  const { keepBest = "exactMatch" } = options;
   const { seed = 0 } = options;
   const zeros = { seed, measureEvery, checkpointEvery, maxSkippedUpdates };
   for (const [name, value] of Object.entries(zeros)) requireInteger(name, value, 0);
@@ -149,6 +156,9 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     evaluationModes: evaluation?.modes ?? ["greedy"],
     checkpointEvery,
     keepCheckpoints,
+    keepBest: keepBest === false || evaluation === undefined ? null : keepBest,
+    questionCount: options.questions.length,
+    questionsHash: hashQuestions(options.questions),
     protocol: protocolSettings(options.protocol ?? searchR1()),
     participants: {
       policy: describePolicy(options.policy),

@@ -9,15 +9,15 @@ import type { DistillTerm } from "../policy/objective.js";
 import type { Policy } from "../policy/policy.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import { type Reward, rewardInput } from "../reward/reward.js";
-import type { RunDirectory } from "../runs/run.js";
 import { Assessment } from "./assessment.js";
 import { Critic } from "./critiques.js";
 import { Teacher } from "./distillation.js";
-import { recordStep, type StepMetrics, Stopwatch, type TrainingStepResult } from "./record.js";
+import { type StepMetrics, Stopwatch, type TrainingStepResult } from "./record.js";
 import { distillTermAt, isMeasured, type TrainerSettings } from "./settings.js";
 import { judgeHealth, referenceHealth, rolloutHealth } from "./signal.js";
 import { checkLogProbs } from "./startup-check.js";
 import { scoreReference, type TeacherOptions } from "./teacher.js";
+import type { TrainingRun } from "./training-run.js";
 import { measureGradients, type UpdateOptions, updatePolicy } from "./update.js";
 
 /** What a training step works with. */
@@ -41,7 +41,7 @@ export interface StepContext extends AbortOptions {
   /** All numbers and switches. */
   settings: TrainerSettings;
   /** Where it is logged. */
-  run: RunDirectory | undefined;
+  run: TrainingRun;
   /** Trajectories of this step to check against the trainer's log-probs. */
   checked: number;
   /** Hears how the rollout goes on. */
@@ -113,7 +113,7 @@ export async function trainingStep(context: StepContext, step: number): Promise<
     updates,
     milliseconds,
   };
-  if (context.run) await recordStep(context.run, metrics, groups);
+  await context.run.recordStep(metrics, groups);
   return { step, metrics, groups, evaluations: [] };
 }
 

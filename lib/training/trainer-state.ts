@@ -19,6 +19,7 @@ export interface TrainerState {
 }
 
 const VERSION = 1;
+const OPTIMIZER = "optimizer.safetensors";
 
 /**
  * Writes a checkpoint: `model/`, a folder that transformers and vLLM can load; `optimizer.safetensors`, master weights
@@ -31,7 +32,7 @@ export async function saveTrainer(
   options: AbortOptions,
 ): Promise<void> {
   await policy.save(join(folder, "model"), options);
-  await policy.saveOptimizer(join(folder, "optimizer.safetensors"), options);
+  await policy.saveOptimizer(join(folder, OPTIMIZER), options);
   await writeFile(
     join(folder, "trainer.json"),
     `${JSON.stringify({ version: VERSION, ...state }, null, 2)}\n`,
@@ -39,15 +40,11 @@ export async function saveTrainer(
 }
 
 /**
- * Reads a checkpoint into a policy.
+ * Reads where a checkpoint's run stands; weights and moments are {@link loadWeights}'s.
  *
- * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if the state is damaged or the optimizer file is of another model.
+ * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if the state is damaged.
  */
-export async function loadTrainer(
-  { step: steps, folder }: CheckpointFolder,
-  policy: Policy,
-  options: AbortOptions,
-): Promise<TrainerState> {
+export async function readTrainerState({ step: steps, folder }: CheckpointFolder): Promise<TrainerState> {
   const file = join(folder, "trainer.json");
   let state: Partial<TrainerState & { version: number }> | null;
   try {
@@ -63,16 +60,30 @@ export async function loadTrainer(
         `step ${step}.`,
     );
   }
-  await policy.loadOptimizer(join(folder, "optimizer.safetensors"), options);
   return { step, cursor, skippedInARow: Number(skippedInARow), fingerprint };
 }
 
 /**
- * Log-probs of a fixed text under a policy: another initial policy has others.
+ * Reads weights and moments of a checkpoint into a policy.
  *
- * @param tokens - At least two.
+ * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if they are damaged or of another model.
  */
-export async function fingerprintOf(policy: Policy, tokens: Int32Array): Promise<number[]> {
+export async function loadWeights(
+  { folder }: CheckpointFolder,
+  policy: Policy,
+  options: AbortOptions,
+): Promise<void> {
+  await policy.loadOptimizer(join(folder, OPTIMIZER), options);
+}
+
+/** Tokens of the text by which policies are told apart. */
+const PROBE_TOKENS = 32;
+
+/** Log-probs of a fixed text, tokens from all over the vocabulary: another initial policy has others. */
+export async function fingerprintOf(policy: Policy): Promise<number[]> {
+  const { maxPositions, vocabulary } = policy.config;
+  const length = Math.min(PROBE_TOKENS, maxPositions);
+  const tokens = Int32Array.from({ length }, (_, i) => Math.floor((i * vocabulary) / length));
   const [scored] = await policy.score([{ tokens }]);
   return Array.from(scored?.logProbs ?? []);
 }
@@ -86,7 +97,7 @@ export function checkFingerprint(stored: number[] | null, found: number[] | null
   throw new HindsearchError(
     "INVALID_CHECKPOINT",
     "The policy is not the one that this run started from, so it cannot be its teacher and reference: its log-probs of " +
-      "the first question's prompt differ from those in the checkpoint. To resume, load the initial model with the " +
-      "same compute type; the trained weights come from the checkpoint.",
+      "a fixed text differ from those in the checkpoint. To resume, load the initial model with the same compute type; " +
+      "the trained weights come from the checkpoint.",
   );
 }

@@ -9,22 +9,16 @@ import type { Decoder } from "../policy/decoder.js";
 import type { MemoryEstimate } from "../policy/memory-types.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
-import { RunDirectory } from "../runs/run.js";
 import { emitWarning } from "../warning.js";
 import { checkOptions } from "./check-options.js";
 import { requireTraining, trainerEstimate } from "./memory.js";
 import type { EvaluationMode, HindSearchOptions } from "./options.js";
 import { runPlan } from "./plan.js";
-import { recordEvaluation, type TrainingEvaluation, type TrainingStepResult } from "./record.js";
+import type { TrainingEvaluation, TrainingStepResult } from "./record.js";
 import { needsTeacher, resolveSettings, type TrainerSettings } from "./settings.js";
 import { type StepContext, trainingStep } from "./step.js";
-import {
-  checkFingerprint,
-  fingerprintOf,
-  loadTrainer,
-  saveTrainer,
-  type TrainerState,
-} from "./trainer-state.js";
+import type { TrainerState } from "./trainer-state.js";
+import { TrainingRun } from "./training-run.js";
 import { countSkipped } from "./update.js";
 
 /**
@@ -88,7 +82,8 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
    * Runs the steps. Ending the loop early releases what the trainer holds; the policy keeps its weights.
    *
    * @throws {@link HindsearchError} `ABORTED`; `LOG_PROB_MISMATCH` from the check at the start; `RETRIEVAL_FAILED` in an
-   * outage; `NON_FINITE`; `IO`, `INVALID_CHECKPOINT` around the run folder; `INVALID_ARGUMENT` if it is running already;
+   * outage; `NON_FINITE`; `IO`, `RUN_LOCKED`, `RUN_MISMATCH`, `INVALID_CHECKPOINT` around the run folder; `INVALID_ARGUMENT` if
+   * it is running already;
    * `OUT_OF_MEMORY`, before anything is allocated if it is foreseen (`memoryLimit`).
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<TrainingStepResult, void> {
@@ -97,20 +92,22 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     }
     this.#running = true;
     const { policy, signal, memoryLimit } = this.#options;
+    let run: TrainingRun | undefined;
     let frozen: Policy | undefined;
     let decoder: Decoder | undefined;
     try {
       throwIfAborted(signal);
       requireTraining(policy, this.memory(), memoryLimit);
-      const run = await this.#openRun();
+      run = await TrainingRun.open(this.#options, this.settings, (warning) => this.#warn(warning));
       frozen = needsTeacher(this.settings) ? await policy.snapshot() : undefined;
       const questions = new QuestionSampler(this.#options.questions, { seed: this.settings.seed });
-      const state = await this.#startState(run, questions, frozen);
+      const state = await run.start(questions, frozen);
       decoder = await policy.createDecoder(this.#decoderOptions());
       yield* this.#steps(state, { run, frozen, decoder, questions });
     } finally {
       decoder?.dispose();
       frozen?.dispose();
+      await run?.close();
       this.#running = false;
     }
   }
@@ -168,7 +165,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       skippedInARow = countSkipped(skippedInARow, result.metrics.updates, maxSkippedUpdates);
       evaluations.push(...(await this.#evaluateAt(step + 1, step, decoder, run)));
       const state = { ...start, step: step + 1, cursor: questions.cursor, skippedInARow };
-      const checkpoint = await this.#checkpointAt(state, run);
+      const checkpoint = await run.checkpoint(state, evaluations);
       yield { ...result, evaluations, ...(checkpoint && { checkpoint }) };
     }
   }
@@ -196,7 +193,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     stepsDone: number,
     step: number,
     decoder: Decoder,
-    run: RunDirectory | undefined,
+    run: TrainingRun,
   ): Promise<TrainingEvaluation[]> {
     const { steps, evaluateEvery, evaluationModes } = this.settings;
     const due = stepsDone % evaluateEvery === 0 || stepsDone === steps;
@@ -204,58 +201,10 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     const evaluations: TrainingEvaluation[] = [];
     for (const mode of evaluationModes) {
       const evaluation = { stepsDone, mode, report: await this.evaluate(mode, decoder) };
-      if (run) await recordEvaluation(run, step, evaluation);
+      await run.recordEvaluation(step, evaluation);
       evaluations.push(evaluation);
     }
     return evaluations;
-  }
-
-  async #checkpointAt(state: TrainerState, run: RunDirectory | undefined) {
-    const { steps, checkpointEvery, keepCheckpoints } = this.settings;
-    const due = checkpointEvery > 0 && (state.step % checkpointEvery === 0 || state.step === steps);
-    if (run === undefined || !due) return undefined;
-    const { policy, signal } = this.#options;
-    const written = await run.checkpoint(state.step, (folder) =>
-      saveTrainer(folder, policy, state, { signal }),
-    );
-    await run.checkpoints.prune(keepCheckpoints);
-    return written;
-  }
-
-  async #openRun(): Promise<RunDirectory | undefined> {
-    const { runFolder, resume = false, onWarning } = this.#options;
-    if (runFolder === undefined) return undefined;
-    if (!resume || !(await RunDirectory.exists(runFolder))) {
-      return RunDirectory.create(runFolder, this.settings, onWarning);
-    }
-    const run = await RunDirectory.open(runFolder, onWarning);
-    const before = ((await run.config()) ?? {}) as Record<string, unknown>;
-    const now = JSON.parse(JSON.stringify(this.settings)) as Record<string, unknown>;
-    const changed = Object.keys(now).filter(
-      (key) => JSON.stringify(now[key]) !== JSON.stringify(before[key]),
-    );
-    if (changed.length > 0)
-      this.#warn(`The run goes on with other settings than it started with: ${changed.join(", ")}.`);
-    return run;
-  }
-
-  async #startState(
-    run: RunDirectory | undefined,
-    questions: QuestionSampler,
-    frozen: Policy | undefined,
-  ): Promise<TrainerState> {
-    const { policy, signal } = this.#options;
-    const [first] = this.#options.questions;
-    const { maxPositions } = policy.config;
-    const probe = this.#protocol.promptTokens(first?.question ?? "").subarray(0, maxPositions);
-    const fingerprint = frozen && run ? await fingerprintOf(frozen, probe) : null;
-    const latest = await run?.checkpoints.latest();
-    await run?.rewind(latest?.step ?? 0);
-    if (latest === undefined) return { step: 0, cursor: questions.cursor, skippedInARow: 0, fingerprint };
-    const state = await loadTrainer(latest, policy, { signal });
-    checkFingerprint(state.fingerprint, fingerprint);
-    questions.restore(state.cursor);
-    return { ...state, fingerprint };
   }
 
   #warnIfSilent({ groups, metrics }: TrainingStepResult): void {

@@ -1,8 +1,9 @@
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { TINY_QUESTIONS, warmPolicy } from "../../examples/own-loop/tiny-world.js";
 import { Policy } from "../../lib/policy/policy.js";
+import { RunDirectory } from "../../lib/runs/run.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import { allWeights, OPTIONS, tinyTrainer } from "../support/tiny-trainer.js";
 import { timeless } from "./timeless.js";
@@ -43,25 +44,70 @@ describe("resume", () => {
     expect(await allWeights(loaded)).toEqual(await allWeights(policy));
   });
 
-  test("damaged state is refused or skipped, with the reason", async () => {
+  test("a damaged checkpoint is skipped, said so, and the one before it is used; without one the run is refused", async () => {
     const runFolder = scratch("damaged");
-    await train({ runFolder, steps: 2, checkpointEvery: 1, keepCheckpoints: 1 });
+    const options = { steps: 4, keepCheckpoints: 2 };
+    const whole = await train({ ...options, runFolder });
     const checkpoints = join(runFolder, "checkpoints");
-    const file = join(checkpoints, "step-00000002", "trainer.json");
-    const marker = join(checkpoints, "step-00000002", "complete.json");
-    const text = await readFile(file, "utf8");
-    const again = () => train({ runFolder, steps: 3, resume: true, onWarning: () => {} });
-    for (const state of [text.replace('"step": 2', '"step": 1'), "null".padEnd(text.length)]) {
-      await writeFile(file, state);
-      await expect(again()).rejects.toMatchObject({ code: "INVALID_CHECKPOINT" });
-    }
-    await writeFile(marker, "null");
-    expect((await again()).results.map(({ step }) => step)).toEqual([0, 1, 2]);
+    const weights = join(checkpoints, "step-00000004", "optimizer.safetensors");
+    const bytes = await readFile(weights);
+    bytes[bytes.length - 1000] = (bytes[bytes.length - 1000] as number) ^ 1;
+    await writeFile(weights, bytes);
+    const warnings: string[] = [];
+    const resumed = await train({
+      ...options,
+      runFolder,
+      resume: true,
+      onWarning: (text) => warnings.push(text),
+    });
+    expect(warnings).toEqual([
+      expect.stringMatching(/step-00000004 is skipped: its file optimizer.safetensors is damaged/),
+    ]);
+    expect(resumed.results.map(({ step }) => step)).toEqual([3]);
+    expect(resumed.weights).toEqual(whole.weights);
+
+    const trajectories = await readFile(join(runFolder, "trajectories.jsonl"), "utf8");
+    await writeFile(join(checkpoints, "step-00000003", "trainer.json"), "{}");
+    await writeFile(join(checkpoints, "step-00000004", "trainer.json"), "{}");
+    const again = () => train({ ...options, runFolder, resume: true, onWarning: () => {} });
+    await expect(again()).rejects.toMatchObject({ code: "INVALID_CHECKPOINT" });
+    expect(await readFile(join(runFolder, "trajectories.jsonl"), "utf8")).toBe(trajectories);
     await rm(checkpoints, { recursive: true });
     await writeFile(checkpoints, "");
     await expect(again()).rejects.toMatchObject({ code: "IO" });
-    await writeFile(join(runFolder, "config.json"), "null");
-    await expect(again()).rejects.toMatchObject({ code: "IO" });
+  });
+
+  test("a state that does not fit its checkpoint is refused", async () => {
+    const runFolder = scratch("unfit");
+    await train({ runFolder, steps: 1 });
+    const run = await RunDirectory.open(runFolder);
+    const latest = await run.checkpoints.latest();
+    for (const state of ["null", '{"version":1,"step":7}', '{"version":2,"step":1}', "["]) {
+      await run.checkpoint(1, async (folder) => {
+        await cp(latest?.folder ?? "", folder, { recursive: true });
+        await writeFile(join(folder, "trainer.json"), state);
+      });
+      await run.close();
+      const again = train({ runFolder, steps: 2, resume: true });
+      await expect(again).rejects.toMatchObject({ code: "INVALID_CHECKPOINT" });
+    }
+  });
+
+  test("the best checkpoint by its evaluation is kept beside the newest, and one is written for it", async () => {
+    const runFolder = scratch("best");
+    const questions = [{ id: "q", question: "colour of ann of ann ?", goldAnswers: ["red"] }];
+    const { results } = await train({
+      ...{ runFolder, steps: 6, checkpointEvery: 4, keepCheckpoints: 1, keepBest: "f1" },
+      evaluation: { questions, every: 1, modes: ["sampled", "greedy"] },
+    });
+    const scores = results.map(
+      ({ evaluations }) =>
+        evaluations.find(({ stepsDone, mode }) => stepsDone > 0 && mode === "sampled")?.report.f1 ?? 0,
+    );
+    const bestStep = scores.indexOf(Math.max(...scores)) + 1;
+    const { checkpoints } = await RunDirectory.open(runFolder);
+    expect(await checkpoints.best()).toMatchObject({ step: bestStep, score: Math.max(...scores) });
+    expect((await checkpoints.list()).map(({ step }) => step)).toEqual([...new Set([bestStep, 6])]);
   });
 
   test("another initial policy is refused: it would be another teacher", async () => {
@@ -72,14 +118,59 @@ describe("resume", () => {
     await expect(resumed).rejects.toMatchObject({ code: "INVALID_CHECKPOINT" });
   });
 
-  test("other settings are allowed and named; a run is not overwritten; resume starts one that is not there", async () => {
-    const runFolder = scratch("changed");
+  test("a run is not overwritten; resume starts one that is not there", async () => {
+    const runFolder = scratch("kept");
     const warnings: string[] = [];
-    const onWarning = (text: string) => warnings.push(text);
-    await train({ runFolder, steps: 1, resume: true, onWarning });
+    await train({ runFolder, steps: 1, resume: true, onWarning: (text) => warnings.push(text) });
     expect(warnings).toEqual([]);
     await expect(train({ runFolder, steps: 1 })).rejects.toThrow(/already holds a run/);
-    await train({ runFolder, steps: 2, groupSize: 3, resume: true, onWarning });
-    expect(warnings).toEqual([expect.stringMatching(/other settings than it started with: .*groupSize/)]);
+  });
+
+  test("other settings are refused, each by its name, and nothing is changed; those that change nothing are allowed", async () => {
+    const runFolder = scratch("changed");
+    await train({ runFolder, steps: 2 });
+    const contents = async () => ({
+      config: await readFile(join(runFolder, "config.json"), "utf8"),
+      metrics: await readFile(join(runFolder, "metrics.jsonl"), "utf8"),
+    });
+    const before = await contents();
+    const warnings: string[] = [];
+    const onWarning = (text: string) => warnings.push(text);
+    const questions = TINY_QUESTIONS.slice(1);
+    const changed = { steps: 3, groupSize: 3, distillation: { weight: 0.25 }, questions, onWarning };
+    const policy = await fresh();
+    const weights = await allWeights(policy);
+    await expect(train({ runFolder, ...changed, resume: true, policy })).rejects.toMatchObject({
+      code: "RUN_MISMATCH",
+      message: expect.stringMatching(
+        /: groupSize was 5 and is 3; distillation\.term\.weight was 0\.5 and is 0\.25; questionCount was 8 and is 7; questionsHash was/,
+      ),
+    });
+    expect(await contents()).toEqual(before);
+    expect(await allWeights(policy)).toEqual(weights);
+    expect(warnings).toEqual([]);
+
+    const more = await train({ runFolder, steps: 3, measureEvery: 0, resume: true, onWarning });
+    expect(more.results.map(({ step }) => step)).toEqual([2]);
+    expect(warnings).toEqual([
+      "The run goes on with other settings than before: steps was 2 and is 3; measureEvery was 2 and is 0.",
+    ]);
+    await train({ runFolder, ...changed, steps: 4, resume: "with-other-settings", onWarning });
+    expect(JSON.parse((await contents()).config)).toMatchObject({ steps: 4, groupSize: 3 });
+    const former = await readFile(join(runFolder, "config.until-step-00000003.json"), "utf8");
+    expect(JSON.parse(former)).toMatchObject({ steps: 3, groupSize: 5 });
+  });
+
+  test("two trainers on one folder: the second is refused, the first goes on", async () => {
+    const runFolder = scratch("two");
+    const first = new HindSearchTrainer({ ...OPTIONS, steps: 2, runFolder, policy: await fresh() });
+    const done: number[] = [];
+    for await (const { step } of first) {
+      done.push(step);
+      const second = train({ runFolder, steps: 2, resume: true });
+      await expect(second).rejects.toMatchObject({ code: "RUN_LOCKED" });
+    }
+    expect(done).toEqual([0, 1]);
+    expect((await train({ runFolder, steps: 3, resume: true, onWarning: () => {} })).results.length).toBe(1);
   });
 });

@@ -10,6 +10,13 @@ const ADVICE: Readonly<Record<string, string>> = {
   EPERM: " Writing needs permission for the folder and all files in it.",
 };
 
+/** What the native engine's messages say of these. */
+const NATIVE: readonly [RegExp, string][] = [
+  [/no space left on device/i, "ENOSPC"],
+  [/quota exceeded/i, "EDQUOT"],
+  [/file too large/i, "EFBIG"],
+];
+
 /**
  * Runs `body`; what the system refuses becomes an `IO` error that says what was tried and what to do.
  *
@@ -20,8 +27,20 @@ export async function io<T>(what: string, body: () => Promise<T>): Promise<T> {
   try {
     return await body();
   } catch (cause) {
-    if (!(cause instanceof Error) || !("syscall" in cause)) throw cause;
-    const advice = ADVICE[(cause as NodeJS.ErrnoException).code ?? ""] ?? "";
-    throw new HindsearchError("IO", `Could not ${what}: ${cause.message}.${advice}`, { cause });
+    const code = codeOf(cause);
+    if (code === undefined) throw cause;
+    throw new HindsearchError("IO", `Could not ${what}: ${(cause as Error).message}.${ADVICE[code] ?? ""}`, {
+      cause,
+    });
   }
+}
+
+/** Why the system refused something; `undefined` if it did not, or if that was said already. */
+function codeOf(cause: unknown): string | undefined {
+  if (!(cause instanceof Error)) return undefined;
+  if (!(cause instanceof HindsearchError)) {
+    return "syscall" in cause ? (cause as NodeJS.ErrnoException).code : undefined;
+  }
+  if (cause.code !== "IO" || cause.message.startsWith("Could not")) return undefined;
+  return NATIVE.find(([pattern]) => pattern.test(cause.message))?.[1];
 }

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { access, mkdir, readFile } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { emitWarning } from "../warning.js";
 import { type CheckpointFolder, CheckpointStore } from "./checkpoints.js";
-import { writeFileDurably } from "./durable.js";
+import { makeFolder, writeFileDurably } from "./durable.js";
 import { io } from "./io.js";
 import { FolderLock } from "./lock.js";
 import { LogFile, type RunRecord } from "./log-file.js";
@@ -79,7 +79,7 @@ export class RunDirectory {
     onWarning: (warning: string) => void = emitWarning,
   ): Promise<RunDirectory> {
     await refuseRun(folder);
-    await io(`make the run folder ${folder}`, () => mkdir(join(folder, "checkpoints"), { recursive: true }));
+    await io(`make the run folder ${folder}`, () => makeFolder(join(folder, "checkpoints")));
     const identity = { version: VERSION, id: randomUUID(), created: new Date().toISOString() };
     const run = new RunDirectory(folder, identity, onWarning);
     try {

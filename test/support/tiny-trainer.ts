@@ -2,33 +2,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
-import {
-  TINY_JUDGE,
-  TINY_PROTOCOL,
-  TINY_QUESTIONS,
-  TINY_RETRIEVER,
-  warmPolicy,
-} from "../../examples/own-loop/tiny-world.js";
+import { warmPolicy } from "../../examples/own-loop/tiny-world.js";
 import { Policy } from "../../lib/policy/policy.js";
 import type { HindSearchOptions } from "../../lib/training/options.js";
 import type { TrainingStepResult } from "../../lib/training/record.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
+import { allWeights, OPTIONS } from "./tiny-options.js";
 
-/** A run of four short steps in the tiny world of the examples. */
-export const OPTIONS = {
-  retriever: TINY_RETRIEVER,
-  judge: TINY_JUDGE,
-  questions: TINY_QUESTIONS,
-  protocol: TINY_PROTOCOL,
-  steps: 4,
-  questionsPerStep: 6,
-  groupSize: 5,
-  learningRate: { kind: "constant", learningRate: 2e-3 },
-  distillation: { weight: 0.5 },
-  decoder: { cacheTokens: 8192 },
-  measureEvery: 2,
-  seed: 3,
-} satisfies Omit<HindSearchOptions, "policy">;
+export { allWeights, OPTIONS };
 
 /** What {@link tinyTrainer} trained. */
 export interface TinyRun {
@@ -72,10 +53,4 @@ export function tinyTrainer() {
   }
 
   return { scratch, fresh, train };
-}
-
-/** Every weight of a policy in one list. */
-export async function allWeights(policy: Policy): Promise<number[]> {
-  const arrays = await Promise.all(policy.parameters.map(({ name }) => policy.weight(name)));
-  return arrays.flatMap((array) => [...array]);
 }

@@ -9,6 +9,8 @@ export const HindsearchErrorCode = {
   ADDON_LOAD_FAILED: "ADDON_LOAD_FAILED",
   /** A value passed to the API is outside what is documented. */
   INVALID_ARGUMENT: "INVALID_ARGUMENT",
+  /** A configuration file is wrong; the message names line and key, what was found and what was expected. */
+  INVALID_CONFIGURATION: "INVALID_CONFIGURATION",
   /** The native engine could not allocate memory, or it is clear beforehand that it could not. */
   OUT_OF_MEMORY: "OUT_OF_MEMORY",
   /** A fault of this package; please report it. */

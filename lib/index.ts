@@ -294,6 +294,7 @@ export type {
   HindSearchOptions,
   StartupCheckOptions,
 } from "./training/options.js";
+export type { TrainingPhase, TrainingProgress } from "./training/progress.js";
 export type { StepMetrics, StepTimes, TrainingEvaluation, TrainingStepResult } from "./training/record.js";
 export {
   type GroupOutcome,

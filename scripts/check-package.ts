@@ -60,9 +60,15 @@ function checkContents(tarball: string, binaries: RegExp[]): void {
     .split("\n")
     .map((path) => path.replace(/^package\//, ""));
   const needed = [
-    ...["package.json", "LICENSE", "README.md", "CHANGELOG.md", "CMakeLists.txt", "binding.gyp"].map(
-      literally,
-    ),
+    ...[
+      "package.json",
+      "config.schema.json",
+      "LICENSE",
+      "README.md",
+      "CHANGELOG.md",
+      "CMakeLists.txt",
+      "binding.gyp",
+    ].map(literally),
     ...["dist/index.js", "dist/index.cjs", "dist/index.d.ts", "dist/index.d.cts"].map(literally),
     ...binaries,
   ];

@@ -25,8 +25,10 @@ const layers = {
     "evaluation",
     "training",
     "worlds",
+    "config",
     "index.ts",
     "index.cts",
+    "cli",
   ],
 };
 

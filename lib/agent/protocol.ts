@@ -85,6 +85,8 @@ export type SearchProtocolOptions = Partial<Omit<SearchProtocol, "prompt" | "tag
   hintLabel?: string;
 };
 
+/** Put before the hint by default. @internal */
+export const HINT_LABEL = "Advice on an earlier attempt at this question: ";
 const THINK: TagPair = { open: "<think>", close: "</think>" };
 
 /**
@@ -100,12 +102,7 @@ const THINK: TagPair = { open: "<think>", close: "</think>" };
  * that are empty or equal.
  */
 export function searchR1(options: SearchProtocolOptions = {}): SearchProtocol {
-  const {
-    tags,
-    hintLabel = "Advice on an earlier attempt at this question: ",
-    prompt,
-    ...overrides
-  } = options;
+  const { tags, hintLabel = HINT_LABEL, prompt, ...overrides } = options;
   const search = tags?.search ?? { open: "<search>", close: "</search>" };
   const information = tags?.information ?? { open: "<information>", close: "</information>" };
   const answer = tags?.answer ?? { open: "<answer>", close: "</answer>" };

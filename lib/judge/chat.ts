@@ -67,7 +67,8 @@ export interface ChatJudgeOptions extends CritiqueWritingOptions, RetryOptions {
   breakerOpenMs?: number | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link ChatJudgeOptions}. @internal */
+export const chatJudgeShape = {
   baseURL: endpoint,
   model: z.string().min(1),
   apiKey: z.string().min(1).optional(),
@@ -84,7 +85,8 @@ const Options = z.strictObject({
   ...critiqueShape,
   ...retryShape,
   ...breakerShape,
-});
+};
+const Options = z.strictObject(chatJudgeShape);
 
 /**
  * A judge behind any OpenAI-compatible chat endpoint: a hosted service, vLLM, SGLang, llama.cpp and others.

@@ -35,6 +35,8 @@ export interface ModelReply {
 
 /** Characters per token that are read of a critique before its tokens are counted, which takes long. */
 const CHARACTERS_PER_TOKEN = 32;
+/** Default of {@link ParseOptions.maxCritiqueTokens}. @internal */
+export const MAX_CRITIQUE_TOKENS = 128;
 const DEFAULT_TAGS = ["think", "search", "information", "answer"] as const;
 /** A critique of so many characters or fewer says nothing. */
 const TOO_SHORT = 10;
@@ -70,7 +72,7 @@ export function parseCritique(
     if (REFUSAL.test(raw.trim())) return failed("refused", "the reply begins like a refusal");
     return failed("unparsable", `the reply has no ${form} critique`);
   }
-  const { tokenizer, maxCritiqueTokens = 128, tags = DEFAULT_TAGS } = options;
+  const { tokenizer, maxCritiqueTokens = MAX_CRITIQUE_TOKENS, tags = DEFAULT_TAGS } = options;
   const said = cutText(block.text, CHARACTERS_PER_TOKEN * maxCritiqueTokens);
   const clean = sanitize(said.replaceAll(markPattern(nonce), " "), tags);
   if (clean === "") return failed("empty", "the critique is empty");

@@ -40,7 +40,8 @@ export interface PolicyJudgeOptions extends Omit<CritiqueWritingOptions, "tokeni
   decoder?: DecoderOptions | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link PolicyJudgeOptions}. @internal */
+export const policyJudgeShape = {
   policy: z.custom<Policy>((value) => typeof value === "object" && value !== null, "must be a policy"),
   name: z.string().min(1).optional(),
   chat: z.boolean().default(true),
@@ -49,7 +50,8 @@ const Options = z.strictObject({
   seed: z.union([z.bigint(), z.int()]).default(0),
   decoder: z.custom<DecoderOptions>((value) => typeof value === "object" && value !== null).default({}),
   ...critiqueShape,
-});
+};
+const Options = z.strictObject(policyJudgeShape);
 
 /**
  * A judge that is a frozen local model, decoded by the same engine as the policy. Concurrent critiques are written in one

@@ -235,8 +235,8 @@ function withMarks(text: string, nonce: string): string {
     .replaceAll("{close}", `[[end ${nonce}]]`);
 }
 
-/** In characters. */
-const DEFAULT_LENGTHS = { maxPassageLength: 600, maxReasoningLength: 600, maxFieldLength: 400 };
+/** In characters. @internal */
+export const DEFAULT_LENGTHS = { maxPassageLength: 600, maxReasoningLength: 600, maxFieldLength: 400 };
 
 function lengthsOf(options: JudgePromptOptions): typeof DEFAULT_LENGTHS {
   const { maxPassageLength, maxReasoningLength, maxFieldLength } = DEFAULT_LENGTHS;

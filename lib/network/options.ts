@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { HindsearchError } from "../errors.js";
+import { RETRY_DEFAULTS } from "./retry.js";
 
 /** A whole number of milliseconds that a timer can wait. */
 export const milliseconds = z
@@ -20,10 +21,10 @@ export const headers = z.record(z.string(), z.string()).default({});
 
 /** Of `RetryOptions`. */
 export const retryShape = {
-  retries: z.int().min(0).optional(),
-  baseDelayMs: milliseconds.optional(),
-  maxDelayMs: milliseconds.optional(),
-  maxRetryAfterMs: milliseconds.optional(),
+  retries: z.int().min(0).default(RETRY_DEFAULTS.retries),
+  baseDelayMs: milliseconds.default(RETRY_DEFAULTS.baseDelayMs),
+  maxDelayMs: milliseconds.default(RETRY_DEFAULTS.maxDelayMs),
+  maxRetryAfterMs: milliseconds.default(RETRY_DEFAULTS.maxRetryAfterMs),
 };
 
 /**

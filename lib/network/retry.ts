@@ -84,6 +84,14 @@ export interface RetryOptions {
   maxRetryAfterMs?: number | undefined;
 }
 
+/** Those of {@link RetryOptions}. @internal */
+export const RETRY_DEFAULTS = {
+  retries: 4,
+  baseDelayMs: 500,
+  maxDelayMs: 30_000,
+  maxRetryAfterMs: 300_000,
+} as const;
+
 /**
  * The one owner of a client's retries. When a server answers Retry-After, every request of this client waits, not only
  * the one that was told: the others would only prolong the overload.
@@ -99,12 +107,13 @@ export class Retrier {
   /** Attempts that followed a failed one. */
   retried = 0;
 
-  constructor({
-    retries = 4,
-    baseDelayMs = 500,
-    maxDelayMs = 30_000,
-    maxRetryAfterMs = 300_000,
-  }: RetryOptions) {
+  constructor(options: RetryOptions) {
+    const {
+      retries = RETRY_DEFAULTS.retries,
+      baseDelayMs = RETRY_DEFAULTS.baseDelayMs,
+      maxDelayMs = RETRY_DEFAULTS.maxDelayMs,
+      maxRetryAfterMs = RETRY_DEFAULTS.maxRetryAfterMs,
+    } = options;
     this.#options = { retries, baseDelayMs, maxDelayMs, maxRetryAfterMs };
   }
 

@@ -23,14 +23,16 @@ export interface HttpRetrieverOptions extends RemoteOptions {
   maxResponseBytes?: number | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link HttpRetrieverOptions}. @internal */
+export const httpRetrieverShape = {
   url: endpoint,
   dialect: z.enum(["search-r1", "flashrag"]).default("search-r1"),
   apiKey: z.string().min(1).optional(),
   headers,
   maxResponseBytes: count.default(8 * 2 ** 20),
   ...remoteShape,
-});
+};
+const Options = z.strictObject(httpRetrieverShape);
 
 /** How a dialect asks, and reads what is answered. */
 interface Dialect {

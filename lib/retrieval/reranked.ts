@@ -28,13 +28,15 @@ export interface RerankedRetrieverOptions extends EndpointOptions {
   maxTextLength?: number | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link RerankedRetrieverOptions}. @internal */
+export const rerankedShape = {
   ...endpointShape,
   dialect: z.enum(["tei", "cohere"]).optional(),
   model: z.string().min(1).optional(),
   candidates: count.default(50),
   maxTextLength: count.default(4096),
-});
+};
+const Options = z.strictObject(rerankedShape);
 
 const Tei = z.array(z.object({ index: z.int().min(0), score: z.number() }));
 const Cohere = z.object({

@@ -123,6 +123,7 @@ const shape = {
   checkpointEvery: elsewhere,
   keepCheckpoints: elsewhere,
   keepBest: z.union([z.literal(false), z.enum(["exactMatch", "f1", "containment"])]).optional(),
+  finish: z.instanceof(AbortSignal).optional(),
   onProgress: callback.optional(),
   onWarning: callback.optional(),
   signal: z.instanceof(AbortSignal).optional(),

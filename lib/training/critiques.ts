@@ -114,15 +114,24 @@ export class Critic implements Disposable {
    *
    * @throws {@link HindsearchError} `ABORTED` only.
    */
-  async collect(samples: readonly TrainingSample[]): Promise<CritiqueStatistics> {
+  async collect(
+    samples: readonly TrainingSample[],
+    onProgress?: (progress: { done: number; total: number }) => void,
+  ): Promise<CritiqueStatistics> {
     const { scope, deadline, signal } = this.#options;
     const judged = samples.filter((sample) => inScope(sample, scope));
+    let done = 0;
+    const replied = async (sample: TrainingSample) => {
+      const reply = await this.#reply(sample);
+      onProgress?.({ done: ++done, total: judged.length });
+      return reply;
+    };
     const replies = await withDeadline(deadline, signal, (inner, timedOut) => {
       onAbort(inner, () => {
         this.#expired = timedOut();
         this.#stop.abort(inner.reason);
       });
-      return startPaced(judged, (sample) => this.#reply(sample));
+      return startPaced(judged, replied);
     });
     const failures: CritiqueStatistics["failures"] = {};
     for (const [i, { critique }] of replies.entries()) {

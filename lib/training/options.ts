@@ -1,7 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { TokenScope } from "../agent/masks.js";
 import type { SearchProtocol } from "../agent/protocol.js";
-import type { RolloutProgress, SearchFailureOptions } from "../agent/rollout.js";
+import type { SearchFailureOptions } from "../agent/rollout.js";
 import type { Sampling } from "../agent/trajectory.js";
 import type { Question } from "../data/question.js";
 import type { Judge } from "../judge/judge.js";
@@ -13,6 +13,7 @@ import type { Reward } from "../reward/reward.js";
 import type { AdvantageOptions } from "./advantages.js";
 import type { TrajectoryScope } from "./critiques.js";
 import type { HintControl } from "./hints.js";
+import type { TrainingProgress } from "./progress.js";
 import type { LearningRateSchedule, WeightSchedule } from "./schedule.js";
 
 /** The HindSearch term (arXiv:2608.01597) with its switches. */
@@ -150,8 +151,13 @@ export interface HindSearchOptions extends AbortOptions, MemoryOptions {
    * `exactMatch`, if there is an evaluation; `false`: none.
    */
   keepBest?: BestScore | false;
-  /** Hears how the rollouts go on, outages of the search service included. */
-  onProgress?: (progress: RolloutProgress & { step: number }) => void;
+  /**
+   * Ends the run behind the step in progress when it fires, with a checkpoint if there is a run folder. To end it at once
+   * there is `signal`.
+   */
+  finish?: AbortSignal;
+  /** Hears how the steps go on, outages of the search service included. */
+  onProgress?: (progress: TrainingProgress) => void;
   /** Hears what is odd but no error, such as the beginning of an outage. Default: `process.emitWarning`. */
   onWarning?: (warning: string) => void;
 }

@@ -20,6 +20,9 @@ import {
   weightFactorAt,
 } from "./schedule.js";
 
+/** Of all optimizer steps, those of the default warm-up. */
+export const WARMUP_SHARE = 0.285;
+
 /** The HindSearch term with every default filled in. */
 export interface DistillationSettings {
   /** The term, with its full weight. */
@@ -128,11 +131,11 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
   for (const [name, value] of Object.entries(zeros)) requireInteger(name, value, 0);
   requireInteger("keepCheckpoints", keepCheckpoints, 1);
   requireInteger("evaluation.every", evaluation?.every ?? 50, 1);
-  const updates = steps * Math.min(miniBatches, questionsPerStep);
+  const updates = updatesOf(counts);
   const learningRate = options.learningRate ?? {
     kind: "constant",
     learningRate: 1e-6,
-    warmupSteps: Math.round(0.285 * updates),
+    warmupSteps: Math.round(WARMUP_SHARE * updates),
   };
   learningRateAt(learningRate, updates);
   return {
@@ -167,6 +170,15 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
       reward: (options.reward ?? exactMatchReward()).name,
     },
   };
+}
+
+/** Optimizer steps of a run. */
+export function updatesOf({
+  steps,
+  miniBatches,
+  questionsPerStep,
+}: Pick<TrainerSettings, "steps" | "miniBatches" | "questionsPerStep">): number {
+  return steps * Math.min(miniBatches, questionsPerStep);
 }
 
 function resolveDistillation(options: HindSearchOptions): DistillationSettings | null {

@@ -12,6 +12,7 @@ import { type Reward, rewardInput } from "../reward/reward.js";
 import { Assessment } from "./assessment.js";
 import { Critic } from "./critiques.js";
 import { Teacher } from "./distillation.js";
+import type { TrainingPhase, TrainingProgress } from "./progress.js";
 import { type StepMetrics, Stopwatch, type TrainingStepResult } from "./record.js";
 import { distillTermAt, isMeasured, type TrainerSettings } from "./settings.js";
 import { judgeHealth, referenceHealth, rolloutHealth } from "./signal.js";
@@ -44,8 +45,8 @@ export interface StepContext extends AbortOptions {
   run: TrainingRun;
   /** Trajectories of this step to check against the trainer's log-probs. */
   checked: number;
-  /** Hears how the rollout goes on. */
-  onProgress?: RolloutOptions["onProgress"];
+  /** Hears how the step goes on. */
+  onProgress?: (progress: Omit<TrainingProgress, "step">) => void;
   /** Hears of outages. */
   onWarning: RolloutOptions["onWarning"];
 }
@@ -74,7 +75,7 @@ export async function trainingStep(context: StepContext, step: number): Promise<
 
   // 4. In parallel: critiques of failed trajectories, and the frozen reference on the plain contexts.
   const [critiques] = await Promise.all([
-    critic?.collect(samples),
+    critic?.collect(samples, listener(context, "critiques")),
     frozen && (settings.kl || measured)
       ? scoreReference(frozen, samples, teacherOptions(context))
       : undefined,
@@ -83,8 +84,12 @@ export async function trainingStep(context: StepContext, step: number): Promise<
 
   // 5. The frozen policy on the hinted contexts: the teacher's log-probs of the student's own search tokens.
   const teacher = critiques && teacherOf(context);
+  const hinted = samples.filter(({ critique }) => critique?.status === "ok").length;
+  const hearTeacher = hinted > 0 ? listener(context, "teacher") : undefined;
+  hearTeacher?.({ done: 0, total: hinted });
   const overBudget = (await teacher?.score(samples)) ?? 0;
   const distillation = await teacher?.measure(samples, measured);
+  hearTeacher?.({ done: hinted, total: hinted });
   const teacherTime = watch.lap();
 
   // 6. One optimizer step per mini-batch.
@@ -121,7 +126,8 @@ function rolloutOptions(
   context: StepContext,
   assessment: Assessment,
 ): Omit<RolloutOptions, "questions" | "step"> {
-  const { decoder, retriever, protocol, signal, checked, onProgress, onWarning } = context;
+  const { decoder, retriever, protocol, signal, checked, onWarning } = context;
+  const onProgress = listener(context, "rollout");
   const { groupSize, sampling, seed, search } = context.settings;
   return {
     ...search,
@@ -144,6 +150,13 @@ async function checkStart(context: StepContext, trajectories: Trajectory[]): Pro
   if (checked === 0) return;
   const { tolerance } = settings.startupCheck;
   await checkLogProbs(policy, trajectories.slice(0, checked), tolerance, teacherOptions(context));
+}
+
+/** Tells of a phase; `undefined` if nobody listens. */
+function listener({ onProgress }: StepContext, phase: TrainingPhase) {
+  return (
+    onProgress && ((progress: Omit<TrainingProgress, "step" | "phase">) => onProgress({ phase, ...progress }))
+  );
 }
 
 function criticOf({ judge, protocol, settings, signal }: StepContext): Critic | undefined {
@@ -184,7 +197,9 @@ function teacherOptions({ settings, signal }: StepContext): TeacherOptions {
 
 function updateOptions(context: StepContext, distill: DistillTerm | undefined): UpdateOptions {
   const { policyTerm, kl, distillation, miniBatches, learningRate, optimizer } = context.settings;
+  const onProgress = listener(context, "update");
   return {
+    ...(onProgress && { onProgress }),
     ...teacherOptions(context),
     policyTerm,
     kl: kl ?? undefined,

@@ -117,9 +117,10 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
    *
    * @param mode - How to decode.
    * @param decoder - Of the policy; one is made if there is none.
+   * @param step - For `onProgress`.
    */
-  async evaluate(mode: EvaluationMode, decoder?: Decoder) {
-    const { evaluation, policy, retriever, signal, onWarning } = this.#options;
+  async evaluate(mode: EvaluationMode, decoder?: Decoder, step = 0) {
+    const { evaluation, policy, retriever, signal, onProgress, onWarning } = this.#options;
     if (evaluation === undefined) {
       throw new HindsearchError(
         "INVALID_ARGUMENT",
@@ -137,6 +138,9 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
         sampling: mode === "greedy" ? { temperature: 0 } : this.settings.sampling,
         seed: this.settings.seed,
         ...(evaluation.corpus !== undefined && { corpus: evaluation.corpus }),
+        ...(onProgress && {
+          onProgress: (progress) => onProgress({ step, phase: "evaluation", ...progress }),
+        }),
         signal,
         onWarning,
       });
@@ -157,7 +161,9 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     const { run, decoder, questions } = parts;
     const { steps, startupCheck, maxSkippedUpdates } = this.settings;
     let { skippedInARow } = start;
-    for (let step = start.step; step < steps; step++) {
+    let unsaved: TrainerState | undefined;
+    const finishing = () => this.#options.finish?.aborted === true;
+    for (let step = start.step; step < steps && !finishing(); step++) {
       const evaluations = step === 0 ? await this.#evaluateAt(0, step, decoder, run) : [];
       const checked = step === start.step ? startupCheck.trajectories : 0;
       const result = await trainingStep(this.#context({ ...parts, checked }, step), step);
@@ -165,9 +171,12 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       skippedInARow = countSkipped(skippedInARow, result.metrics.updates, maxSkippedUpdates);
       evaluations.push(...(await this.#evaluateAt(step + 1, step, decoder, run)));
       const state = { ...start, step: step + 1, cursor: questions.cursor, skippedInARow };
-      const checkpoint = await run.checkpoint(state, evaluations);
+      const checkpoint = await run.checkpoint(state, evaluations, finishing);
+      unsaved = checkpoint === undefined ? state : undefined;
       yield { ...result, evaluations, ...(checkpoint && { checkpoint }) };
     }
+    // It may have been asked to end while the step was being looked at.
+    if (unsaved !== undefined && finishing()) await run.checkpoint(unsaved, [], finishing);
   }
 
   #context(
@@ -200,7 +209,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     if (this.#options.evaluation === undefined || !due) return [];
     const evaluations: TrainingEvaluation[] = [];
     for (const mode of evaluationModes) {
-      const evaluation = { stepsDone, mode, report: await this.evaluate(mode, decoder) };
+      const evaluation = { stepsDone, mode, report: await this.evaluate(mode, decoder, step) };
       await run.recordEvaluation(step, evaluation);
       evaluations.push(evaluation);
     }

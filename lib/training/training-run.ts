@@ -88,17 +88,21 @@ export class TrainingRun {
     if (this.directory) await recordEvaluation(this.directory, step, evaluation);
   }
 
-  /** Writes a checkpoint if one is due: by its step, or because the evaluation at it is the best so far. */
+  /**
+   * Writes a checkpoint if one is due: by its step, or because the evaluation at it is the best so far, or because it is the
+   * last one of a run that is to end.
+   */
   async checkpoint(
     state: TrainerState,
     evaluations: readonly TrainingEvaluation[],
+    finishing: () => boolean,
   ): Promise<CheckpointFolder | undefined> {
     const { directory } = this;
     const { steps, checkpointEvery, keepCheckpoints, keepBest } = this.settings;
-    if (directory === undefined || checkpointEvery === 0) return undefined;
+    if (directory === undefined || (checkpointEvery === 0 && !finishing())) return undefined;
     const evaluation = evaluations.find(({ stepsDone }) => stepsDone === state.step);
     const score = keepBest === null ? undefined : evaluation?.report[keepBest];
-    const due = state.step % checkpointEvery === 0 || state.step === steps;
+    const due = finishing() || state.step % checkpointEvery === 0 || state.step === steps;
     if (!due && !(await this.#isBest(directory, score))) return undefined;
     const { policy, signal } = this.options;
     const write = (folder: string) => saveTrainer(folder, policy, state, { signal });

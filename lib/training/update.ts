@@ -32,6 +32,8 @@ export interface UpdateOptions extends AbortOptions {
   microBatchTokens: number | undefined;
   /** Less memory for a third more time. */
   checkpointActivations: boolean;
+  /** Hears of every mini-batch. */
+  onProgress?: (progress: { done: number; total: number }) => void;
 }
 
 /** What the engine found of a mini-batch; see {@link ObjectiveResult}. */
@@ -78,7 +80,9 @@ export async function updatePolicy(
   options: UpdateOptions,
 ): Promise<UpdateResult[]> {
   const results: UpdateResult[] = [];
-  for (const part of splitGroups(groups, options.miniBatches)) {
+  const parts = splitGroups(groups, options.miniBatches);
+  for (const part of parts) {
+    options.onProgress?.({ done: results.length, total: parts.length });
     const samples = part.flat();
     const learningRate = learningRateAt(options.learningRate, policy.optimizerStep);
     const totals = totalsOf(samples, options.tokenScope);

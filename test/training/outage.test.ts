@@ -3,10 +3,10 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { TINY_RETRIEVER } from "../../examples/own-loop/tiny-world.js";
 import { sleep } from "../../lib/abort.js";
-import type { RolloutProgress } from "../../lib/agent/rollout.js";
 import { HttpRetriever } from "../../lib/retrieval/http.js";
 import { serveRetriever } from "../../lib/retrieval/server/server.js";
 import type { HindSearchOptions } from "../../lib/training/options.js";
+import type { TrainingProgress } from "../../lib/training/progress.js";
 import type { TrainingStepResult } from "../../lib/training/record.js";
 import { Interruptible, inAMinute } from "../support/interruptible.js";
 import { allWeights, tinyTrainer } from "../support/tiny-trainer.js";
@@ -33,7 +33,7 @@ describe("an outage that passes", () => {
   test("changes neither a weight nor a number; it is told, counted and timed", async () => {
     const undisturbed = await train(EVALUATED);
     const warnings: string[] = [];
-    const events: (RolloutProgress & { step: number })[] = [];
+    const events: TrainingProgress[] = [];
     const disturbed = await train({
       ...EVALUATED,
       // The first evaluation asks twice or more, then come the searches of the first step.

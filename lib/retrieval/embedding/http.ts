@@ -46,7 +46,8 @@ export interface HttpEmbeddingOptions extends EndpointOptions {
 }
 
 const prefix = z.string().max(4096).optional();
-const Options = z.strictObject({
+/** Schema of {@link HttpEmbeddingOptions}. @internal */
+export const httpEmbeddingShape = {
   ...endpointShape,
   dialect: z.enum(["openai", "tei"]).optional(),
   model: z.string().min(1),
@@ -56,7 +57,8 @@ const Options = z.strictObject({
   dimensions: count.optional(),
   batchSize: count.default(32),
   maxTextLength: count.default(8192),
-});
+};
+const Options = z.strictObject(httpEmbeddingShape);
 
 /** Refusals that the size of a batch or one of its texts may cause. */
 const BATCH_REFUSALS: readonly (number | undefined)[] = [400, 413, 422];

@@ -17,9 +17,9 @@ export interface ElasticsearchRetrieverOptions extends LuceneOptions {
   apiKey?: string | undefined;
 }
 
-const Options = z
-  .strictObject({ ...luceneShape, apiKey: z.string().min(1).optional() })
-  .refine(needsEmbedding.check, needsEmbedding.message);
+/** Schema of {@link ElasticsearchRetrieverOptions}. @internal */
+export const elasticsearchShape = { ...luceneShape, apiKey: z.string().min(1).optional() };
+const Options = z.strictObject(elasticsearchShape).refine(needsEmbedding.check, needsEmbedding.message);
 
 /**
  * Searches an index of Elasticsearch 9, by BM25 or vectors. Needs the optional package `@elastic/elasticsearch`, loaded

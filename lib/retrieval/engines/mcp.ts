@@ -47,7 +47,8 @@ export interface McpServer {
   headers?: Record<string, string> | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link McpRetrieverOptions}. @internal */
+export const mcpShape = {
   server: z.union([
     z.strictObject({
       command: z.string().min(1),
@@ -67,7 +68,8 @@ const Options = z.strictObject({
   maxResponseBytes: count.default(8 * 2 ** 20),
   ...remoteShape,
   batchSize: count.default(1),
-});
+};
+const Options = z.strictObject(mcpShape);
 
 const Passages = z.array(
   z.object({ id: z.string(), title: z.string(), text: z.string(), score: z.number().optional() }),

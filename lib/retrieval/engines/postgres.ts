@@ -77,33 +77,35 @@ const Search = z.discriminatedUnion("kind", [
     distance: z.enum(["cosine", "inner-product", "l2"]).optional(),
   }),
 ]);
+/** Schema of {@link PostgresRetrieverOptions}. @internal */
+export const postgresShape = {
+  connection: z
+    .strictObject({
+      connectionString: z.string().min(1).optional(),
+      host: z.string().min(1).optional(),
+      port: z.int().min(1).max(65_535).optional(),
+      user: z.string().min(1).optional(),
+      password: z.string().optional(),
+      database: z.string().min(1).optional(),
+      ssl: z.union([z.boolean(), tls]).optional(),
+    })
+    .default({}),
+  schema: name.optional(),
+  table: name.default("passages"),
+  columns: z
+    .strictObject({
+      id: name.default("id"),
+      title: name.nullable().default("title"),
+      text: name.default("text"),
+    })
+    .prefault({}),
+  search: Search.default({ kind: "full-text" }),
+  embedding: embeddingModel.optional(),
+  ...remoteShape,
+  batchSize: count.default(8),
+};
 const Options = z
-  .strictObject({
-    connection: z
-      .strictObject({
-        connectionString: z.string().min(1).optional(),
-        host: z.string().min(1).optional(),
-        port: z.int().min(1).max(65_535).optional(),
-        user: z.string().min(1).optional(),
-        password: z.string().optional(),
-        database: z.string().min(1).optional(),
-        ssl: z.union([z.boolean(), tls]).optional(),
-      })
-      .default({}),
-    schema: name.optional(),
-    table: name.default("passages"),
-    columns: z
-      .strictObject({
-        id: name.default("id"),
-        title: name.nullable().default("title"),
-        text: name.default("text"),
-      })
-      .prefault({}),
-    search: Search.default({ kind: "full-text" }),
-    embedding: embeddingModel.optional(),
-    ...remoteShape,
-    batchSize: count.default(8),
-  })
+  .strictObject(postgresShape)
   .refine(({ search, embedding }) => search.kind !== "vector" || embedding !== undefined, {
     path: ["embedding"],
     message: "a vector search needs one",

@@ -41,7 +41,8 @@ export interface QdrantRetrieverOptions extends RemoteOptions {
 }
 
 const field = z.string().min(1);
-const Options = z.strictObject({
+/** Schema of {@link QdrantRetrieverOptions}. @internal */
+export const qdrantShape = {
   url: endpoint,
   apiKey: z.string().min(1).optional(),
   collection: z.string().regex(/^[^/\\?#]{1,255}$/, "is no name of a collection"),
@@ -52,7 +53,8 @@ const Options = z.strictObject({
   embedding: embeddingModel,
   maxResponseBytes: count.default(16 * 2 ** 20),
   ...remoteShape,
-});
+};
+const Options = z.strictObject(qdrantShape);
 
 const Point = z.object({
   id: z.union([z.string(), z.number(), z.bigint()]),

@@ -1,0 +1,75 @@
+import type { Command } from "commander";
+import { type ReadConfiguration, readConfiguration } from "../config/read.js";
+import { Interrupt } from "./interrupt.js";
+import { Output, type OutputStreams } from "./output.js";
+
+/** What every command works with. */
+export interface CommandContext {
+  /** Where it says things. */
+  output: Output;
+  /** Ctrl-C. */
+  interrupt: Interrupt;
+}
+
+/** Options of every command that reads a configuration. */
+export interface ConfigurationOptions {
+  /** Values on top of the file's. */
+  set: string[];
+}
+
+/** Adds `--set` to a command. */
+export function withSet(command: Command): Command {
+  return command.option(
+    "--set <key=value>",
+    "set a value of the configuration, e.g. training.steps=100; may be repeated",
+    (value: string, before: string[]) => [...before, value],
+    [],
+  );
+}
+
+/** Reads the configuration of a command, and keeps the values of its variables out of what is said. */
+export async function readFor(
+  { output }: CommandContext,
+  file: string,
+  { set }: ConfigurationOptions,
+): Promise<ReadConfiguration> {
+  const configuration = await readConfiguration(file, { set });
+  output.hide(configuration.secrets);
+  return configuration;
+}
+
+/** Gives a command its body, and the body its output and its Ctrl-C. */
+export function onRun<Arguments extends unknown[], Options>(
+  command: Command,
+  streams: OutputStreams,
+  body: (context: CommandContext, options: Options, ...parameters: Arguments) => Promise<void>,
+  { finishes }: { finishes?: (output: Output) => void } = {},
+): void {
+  command.action(async (...given: unknown[]) => {
+    const self = given.at(-1) as Command;
+    const options = self.optsWithGlobals() as Options & { json?: boolean };
+    const output = new Output(options.json === true, streams);
+    using interrupt = new Interrupt(finishes && (() => finishes(output)));
+    try {
+      await body({ output, interrupt }, options, ...(given.slice(0, -2) as Arguments));
+    } catch (error) {
+      throw new CommandFailure(error, output, interrupt.code);
+    }
+    output.endProgress();
+    if (interrupt.code !== undefined) throw new CommandFailure(undefined, output, interrupt.code);
+  });
+}
+
+/** A command that did not come to its end. */
+export class CommandFailure extends Error {
+  constructor(
+    /** What it threw; `undefined` if it ended as it was asked to. */
+    readonly reason: unknown,
+    /** Where to say so. */
+    readonly output: Output,
+    /** The exit code, if it was interrupted. */
+    readonly code: number | undefined,
+  ) {
+    super("the command failed");
+  }
+}

@@ -1,0 +1,72 @@
+import { createRequire } from "node:module";
+import { Command, CommanderError } from "commander";
+import { HindsearchError } from "../errors.js";
+import { configCommand } from "./commands/config.js";
+import { evalCommand } from "./commands/eval.js";
+import { indexCommand } from "./commands/index-corpus.js";
+import { searchCommand } from "./commands/search.js";
+import { trainCommand } from "./commands/train.js";
+import { CommandFailure } from "./context.js";
+import { EXIT, exitCodeOf } from "./exit-codes.js";
+import { type OutputStreams, PROCESS_STREAMS } from "./output.js";
+
+/** Each adds one command. */
+const COMMANDS: readonly ((program: Command, streams: OutputStreams) => void)[] = [
+  trainCommand,
+  evalCommand,
+  indexCommand,
+  searchCommand,
+  configCommand,
+];
+
+/** The command line with all its commands. */
+export function createProgram(streams: OutputStreams = PROCESS_STREAMS): Command {
+  const { version } = createRequire(import.meta.url)("../../package.json") as { version: string };
+  const program = new Command("hindsearch")
+    .description("Train a language model that searches, and use it.")
+    .version(version)
+    .option("--json", "one JSON object per line instead of text")
+    .showHelpAfterError("(--help says what there is)")
+    .configureOutput({
+      writeOut: (text) => streams.out.write(text),
+      writeErr: (text) => streams.errors.write(text),
+    })
+    .exitOverride();
+  for (const add of COMMANDS) add(program, streams);
+  return program;
+}
+
+/**
+ * Runs a command line.
+ *
+ * @param words - Without the names of Node and the program.
+ * @param streams - Where it says things.
+ * @returns The exit code.
+ */
+export async function runCommandLine(
+  words: readonly string[],
+  streams: OutputStreams = PROCESS_STREAMS,
+): Promise<number> {
+  const program = createProgram(streams);
+  try {
+    await program.parseAsync(words, { from: "user" });
+    return EXIT.ok;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (!(error instanceof CommandFailure)) throw error;
+    return report(error);
+  }
+}
+
+function report({ reason, output, code }: CommandFailure): number {
+  output.endProgress();
+  if (code !== undefined) {
+    output.note("Stopped.");
+    output.event("stopped", { exitCode: code });
+    return code;
+  }
+  if (reason instanceof HindsearchError) output.error(reason.code, reason.message);
+  else
+    output.error("UNEXPECTED", reason instanceof Error ? (reason.stack ?? reason.message) : String(reason));
+  return exitCodeOf(reason);
+}

@@ -1,7 +1,7 @@
 /**
  * Checks the package as users get it: what is in the tarball, whether its types resolve everywhere, and whether it
  * works after an install with scripts off into an empty folder, once compiled there by the command that its error
- * message names and once from a prebuilt binary.
+ * message names and once from a prebuilt binary; the latter also by pnpm and by yarn's Plug'n'Play.
  *
  * Run by `npm run check:package`. Exits non-zero with the output of the step that failed.
  */
@@ -117,8 +117,41 @@ function followAdvice(folder: string): void {
   run(folder, "npm", "rebuild", "hindsearch", ...quiet);
 }
 
+/** Most bytes of a tarball: of sources, and with a prebuild. */
+const MOST_BYTES = { sources: 1.2e6, prebuilt: 4e6 };
+
+function checkSize(tarball: string, most: number): void {
+  const { size } = statSync(tarball);
+  console.log(`the tarball has ${(size / 1e6).toFixed(2)} MB, of ${most / 1e6} MB that it may have`);
+  if (size > most) throw new Error(`${tarball} has ${size} bytes, more than ${most}`);
+}
+
+/** Installs by another package manager than npm into an empty project, and uses the package there. */
+function checkManager(manager: "pnpm" | "yarn", tarball: string, folder: string): void {
+  mkdirSync(folder);
+  writeFileSync(
+    join(folder, "package.json"),
+    JSON.stringify({ name: "user", private: true, type: "module" }),
+  );
+  if (manager === "pnpm") {
+    run(folder, "npx", "--yes", "pnpm@10.34.9", "add", tarball, "--ignore-scripts");
+    checkUse(folder);
+    return;
+  }
+  // Without node_modules: packages stay in archives, and only what a package declares can be imported.
+  writeFileSync(
+    join(folder, ".yarnrc.yml"),
+    "nodeLinker: pnp\nenableScripts: false\nenableTelemetry: false\n",
+  );
+  const yarn = ["npx", "--yes", "-p", "@yarnpkg/cli-dist@4.18.1", "yarn"];
+  run(folder, "npx", ...yarn.slice(1), "add", tarball);
+  // Yarn does not resolve the imports of an ES module that is required.
+  checkUse(folder, { command: [...yarn, "node"], require: false });
+}
+
 /** Uses an installed package from both module systems, and trains with it. */
-function checkUse(folder: string): void {
+function checkUse(folder: string, { command = [process.execPath], require = true } = {}): void {
+  const node = (script: string) => run(folder, command[0] as string, ...command.slice(1), script);
   writeFileSync(
     join(folder, "both.js"),
     `import { createRequire } from "node:module";
@@ -128,16 +161,16 @@ function checkUse(folder: string): void {
      if (names.length === 0) throw new Error("hindsearch exports nothing");
      for (const name of names) if (cjs[name] !== esm[name]) throw new Error("two copies of " + name);`,
   );
-  run(folder, process.execPath, "both.js");
+  node("both.js");
   writeFileSync(
     join(folder, "require.cjs"),
     `const { normalizeAnswer } = require("hindsearch");
      if (normalizeAnswer("The Answer!") !== "answer") throw new Error(normalizeAnswer("The Answer!"));`,
   );
-  run(folder, process.execPath, "require.cjs");
+  if (require) node("require.cjs");
   for (const name of ["own-loop.ts", "own-loop/tiny-world.ts"])
     copyAsJavaScript(join(root, "examples", name), join(folder, name));
-  run(folder, process.execPath, "own-loop.js");
+  node("own-loop.js");
 }
 
 /** Writes a TypeScript example as the JavaScript that plain Node runs. */
@@ -167,6 +200,7 @@ function packWithPrebuild(tarball: string): string {
 try {
   const tarball = step("pack", () => pack(root, join(scratch, "source")));
   step("contents of the tarball", () => checkContents(tarball, []));
+  step("size of the tarball", () => checkSize(tarball, MOST_BYTES.sources));
   step("publint", () => run(root, "npx", "--no-install", "publint", "run", tarball, "--strict"));
   step("attw", () => run(root, "npx", "--no-install", "attw", tarball));
   const fromSource = join(scratch, "from-source");
@@ -179,9 +213,12 @@ try {
       new RegExp(`^prebuilds/${process.platform}-${process.arch}/hindsearch[^/]*\\.node$`),
     ]),
   );
+  step("size of the tarball with a prebuild", () => checkSize(prebuilt, MOST_BYTES.prebuilt));
   const fromPrebuild = join(scratch, "from-prebuild");
   step("install of the prebuild with scripts off", () => install(prebuilt, fromPrebuild));
   step("use of the prebuild", () => checkUse(fromPrebuild));
+  for (const manager of ["pnpm", "yarn"] as const)
+    step(`the prebuild by ${manager}`, () => checkManager(manager, prebuilt, join(scratch, manager)));
   if (process.platform === "linux") {
     const prebuilds = join(fromPrebuild, `node_modules/hindsearch/prebuilds/linux-${process.arch}`);
     const [binary = ""] = readdirSync(prebuilds);

@@ -66,6 +66,40 @@ describe("arrays are copied before a call returns", () => {
   });
 });
 
+describe("arrays over a resizable buffer", () => {
+  // ES2024, which the compiler's library does not know yet.
+  type Resizable = ArrayBuffer & { resize(bytes: number): void };
+  const Resizable = ArrayBuffer as unknown as new (bytes: number, options: object) => Resizable;
+
+  function resizable(from: Int32Array) {
+    const buffer = new Resizable(from.byteLength, { maxByteLength: 2 * from.byteLength });
+    const array = new Int32Array(buffer);
+    array.set(from);
+    return { array, buffer };
+  }
+
+  test("may shrink or grow once the call has returned", async () => {
+    const { tokens, offsets } = packed(8, 200);
+    const expected = await score(model, { tokens, offsets });
+    for (const bytes of [0, 2 * tokens.byteLength]) {
+      const { array, buffer } = resizable(tokens);
+      const pending = score(model, { tokens: array, offsets });
+      buffer.resize(bytes);
+      expect((await pending).logProbs).toEqual(expected.logProbs);
+    }
+  });
+
+  test("that lie outside of it by now are refused, and the message names them", async () => {
+    const { tokens, offsets } = packed(2, 10);
+    const { array, buffer } = resizable(tokens);
+    const view = new Int32Array(buffer, 0, tokens.length);
+    buffer.resize(8);
+    for (const gone of [array, view]) {
+      await expect((async () => score(model, { tokens: gone, offsets }))()).rejects.toThrow(/tokens/);
+    }
+  });
+});
+
 describe("arrays that are already gone are refused", () => {
   test("a detached array counts as empty, and the message says so", async () => {
     const sequences = packed(2, 10);

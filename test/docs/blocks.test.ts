@@ -6,6 +6,7 @@ import { PGlite } from "@electric-sql/pglite";
 import { pg_textsearch } from "@electric-sql/pglite-pg_textsearch";
 import { vector } from "@electric-sql/pglite-pgvector";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { readConfiguration } from "../../lib/config/read.js";
 import { type Block, blocksOf, pages, pageText, ROOT, runnable } from "./blocks.js";
 import { Reader } from "./reader.js";
 import { type TypeFault, typeFaults } from "./type-check.js";
@@ -23,6 +24,7 @@ const RUN: Readonly<Record<string, (block: Block, folder: string) => Promise<voi
   ts: runModule,
   sh: runShell,
   sql: runSql,
+  yaml: checkYaml,
   json: async ({ text }) => void JSON.parse(text),
 };
 
@@ -81,7 +83,7 @@ test("commands that are not run name scripts and files that exist", async () => 
 });
 
 const run = all.filter(
-  ({ language, directive }) => language in RUN && ["run", "background"].includes(directive.kind),
+  ({ language, directive }) => language in RUN && ["run", "background", "file"].includes(directive.kind),
 );
 
 describe.each([...new Set(run.map(({ page }) => page))])("%s", (page) => {
@@ -89,6 +91,10 @@ describe.each([...new Set(run.map(({ page }) => page))])("%s", (page) => {
   let folder: string;
   beforeAll(async () => {
     folder = await reader.folderOf(page);
+    for (const block of blocks) {
+      if (block.directive.kind !== "file") continue;
+      await writeFile(join(folder, block.directive.name), reader.fill(runnable(block)));
+    }
   });
   afterAll(() => reader.stop());
 
@@ -114,6 +120,15 @@ async function runShell(block: Block, folder: string): Promise<void> {
   if (block.directive.kind === "background") return reader.background(folder, script, block.directive.until);
   const { code, output } = await reader.shell(folder, script);
   expect(code, output).toBe(0);
+}
+
+/** A configuration holds to the schema, as it stands and as it is run. */
+async function checkYaml(block: Block, folder: string): Promise<void> {
+  for (const text of [block.text, reader.fill(runnable(block))]) {
+    const file = join(folder, `line-${block.line}.yaml`);
+    await writeFile(file, text);
+    await readConfiguration(file);
+  }
 }
 
 async function runSql({ text }: Block): Promise<void> {

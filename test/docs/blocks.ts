@@ -15,11 +15,13 @@ export type Replacement = readonly [text: string, replacement: string];
  * | `context` and lines of TypeScript | a fragment: its types are checked behind these lines |
  * | `run with` and lines `text => replacement` | it is run with this in place of that |
  * | `background: word` and such lines, if any | it is run until it prints the word, and goes on while the page's other blocks run |
+ * | `file: name` and such lines | it is written to that file before the page's blocks are run |
  * | `not run: reason` | it cannot run offline |
  */
 export type Directive =
   | { kind: "run"; replacements: readonly Replacement[] }
   | { kind: "background"; until: string; replacements: readonly Replacement[] }
+  | { kind: "file"; name: string; replacements: readonly Replacement[] }
   | { kind: "fragment"; context: string }
   | { kind: "not run"; reason: string };
 
@@ -72,10 +74,11 @@ export function runnable({ page, line, text, directive }: Block): string {
 
 function directiveOf(comment: string): Directive {
   const [head = "", ...lines] = comment.split("\n");
-  const [, word, value] = head.match(/^(not run|background): (.+)$/) ?? [];
+  const [, word, value] = head.match(/^(not run|background|file): (.+)$/) ?? [];
   if (word === "not run") return { kind: "not run", reason: [value, ...lines].join(" ") };
   if (word === "background")
     return { kind: "background", until: value as string, replacements: pairs(lines) };
+  if (word === "file") return { kind: "file", name: value as string, replacements: pairs(lines) };
   if (head === "context") return { kind: "fragment", context: lines.join("\n") };
   return { kind: "run", replacements: head === "run with" ? pairs(lines) : [] };
 }

@@ -25,6 +25,14 @@ const FILES: Readonly<Record<string, string>> = {
   "notes/free-guy.md": "# Free Guy\n\nFree Guy is a film of 2021. It was directed by Shawn Levy.\n",
   "notes/people/levy.txt": "Shawn Levy was born in Montreal.\n",
   "corpus.jsonl": lines(PASSAGES),
+  "train.yaml": [
+    "model: { folder: Qwen2.5-0.5B-Instruct }",
+    "data: { questions: train.jsonl }",
+    "retriever: { kind: index, folder: notes-index }",
+    "training: { steps: 1, questionsPerStep: 2, groupSize: 2 }",
+    "run: { folder: runs/second }",
+    "",
+  ].join("\n"),
   "train.jsonl": questions("Where was the director of Free Guy born?", "Where was Shawn Levy born?"),
   "dev.jsonl": questions("In which town was the director of Free Guy born?"),
   "test.jsonl": questions("In which city was Shawn Levy born?"),
@@ -143,6 +151,7 @@ export class Reader implements AsyncDisposable {
         ...process.env,
         PATH: `${join(folder, "node_modules/.bin")}:${process.env.PATH}`,
         NODE_ENV: "production",
+        JUDGE_KEY: "a key of the judge",
       },
       detached: true,
     });
@@ -191,7 +200,8 @@ async function install(folder: string): Promise<void> {
   const command = join(modules, ".bin", "hindsearch");
   await writeFile(command, `#!/bin/sh\nexec tsx "${join(ROOT, "lib/cli/main.ts")}" "$@"\n`);
   await chmod(command, 0o755);
-  for (const name of ["examples", "scripts", "package.json"])
-    await symlink(join(ROOT, name), join(folder, name));
+  for (const name of ["examples", "scripts"]) await symlink(join(ROOT, name), join(folder, name));
+  // Not the package's own: npx would then look for the command in the folder itself.
+  await writeFile(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));
   await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ extends: join(ROOT, "tsconfig.json") }));
 }

@@ -145,7 +145,8 @@ export class Reader implements AsyncDisposable {
   }
 
   #start(folder: string, script: string) {
-    const child = spawn("bash", ["-euo", "pipefail", "-c", script], {
+    // npx takes what is in node_modules/.bin, as this does, and half a second of its own for each command.
+    const child = spawn("bash", ["-euo", "pipefail", "-c", `npx() { command "$@"; }\n${script}`], {
       cwd: folder,
       env: {
         ...process.env,
@@ -198,7 +199,7 @@ async function install(folder: string): Promise<void> {
   });
   await symlink(ROOT, join(modules, "hindsearch"));
   const command = join(modules, ".bin", "hindsearch");
-  await writeFile(command, `#!/bin/sh\nexec tsx "${join(ROOT, "lib/cli/main.ts")}" "$@"\n`);
+  await writeFile(command, `#!/bin/sh\nexec node --import tsx "${join(ROOT, "lib/cli/main.ts")}" "$@"\n`);
   await chmod(command, 0o755);
   for (const name of ["examples", "scripts"]) await symlink(join(ROOT, name), join(folder, name));
   // Not the package's own: npx would then look for the command in the folder itself.

@@ -30,6 +30,9 @@ export {
   trajectoryLength,
 } from "./agent/trajectory.js";
 export { trajectoryFromJson, trajectoryToJson } from "./agent/trajectory-json.js";
+// The dashboard.
+export { type ExportedReport, type ExportOptions, exportReport } from "./dashboard/export.js";
+export { type DashboardOptions, DashboardServer, serveDashboard } from "./dashboard/server.js";
 // Data.
 export { type JsonlOptions, type JsonlRow, readJsonl } from "./data/jsonl.js";
 export type { Question } from "./data/question.js";

@@ -24,6 +24,7 @@ const layers = {
     "replay",
     "evaluation",
     "training",
+    "dashboard",
     "worlds",
     "config",
     "index.ts",

@@ -42,7 +42,12 @@ export function redactAnswers(text: string, goldAnswers: readonly string[], ques
   return redacted + text.slice(from);
 }
 
-function findAnswers(
+/**
+ * Where a text states gold answers, by the rules of {@link mentionsAnswer}. Places may overlap.
+ *
+ * @internal
+ */
+export function findAnswers(
   text: string,
   goldAnswers: readonly string[],
   question: string,

@@ -1,4 +1,3 @@
-import { trajectoryToJson } from "../agent/trajectory-json.js";
 import type { EvaluationReport } from "../evaluation/evaluate.js";
 import type { CheckpointFolder } from "../runs/checkpoints.js";
 import type { RunDirectory } from "../runs/run.js";
@@ -12,6 +11,7 @@ import type {
   ReferenceHealth,
   RolloutHealth,
 } from "./signal.js";
+import { type RecordDetails, trajectoryRecord } from "./trajectory-record.js";
 import type { UpdateResult } from "./update.js";
 
 /** Wall-clock milliseconds of the parts of a step. */
@@ -87,19 +87,13 @@ export async function recordStep(
   run: Pick<RunDirectory, "append">,
   metrics: StepMetrics,
   groups: readonly (readonly TrainingSample[])[],
+  details: RecordDetails,
 ): Promise<void> {
   const { step } = metrics;
   for (const part of partsOf(groups.flat(), PART_TOKENS)) {
     await run.append(
       "trajectories",
-      part.map(({ trajectory, reward, components, advantage, critique }) => ({
-        ...trajectoryToJson(trajectory),
-        step,
-        reward,
-        components,
-        advantage,
-        ...(critique && { critique }),
-      })),
+      part.map((sample) => trajectoryRecord(sample, step, details)),
     );
   }
   await run.append("metrics", [{ kind: "step", ...metrics }]);

@@ -19,6 +19,7 @@ import { judgeHealth, referenceHealth, rolloutHealth } from "./signal.js";
 import { checkLogProbs } from "./startup-check.js";
 import { scoreReference, type TeacherOptions } from "./teacher.js";
 import type { TrainingRun } from "./training-run.js";
+import type { RecordDetails } from "./trajectory-record.js";
 import { measureGradients, type UpdateOptions, updatePolicy } from "./update.js";
 
 /** What a training step works with. */
@@ -118,7 +119,7 @@ export async function trainingStep(context: StepContext, step: number): Promise<
     updates,
     milliseconds,
   };
-  await context.run.recordStep(metrics, groups);
+  await context.run.recordStep(metrics, groups, recordDetails(context));
   return { step, metrics, groups, evaluations: [] };
 }
 
@@ -193,6 +194,11 @@ function teacherOf(context: StepContext): Teacher | undefined {
 function teacherOptions({ settings, signal }: StepContext): TeacherOptions {
   const { sampling, microBatchTokens } = settings;
   return { temperature: sampling.temperature, microBatchTokens: microBatchTokens ?? undefined, signal };
+}
+
+function recordDetails({ policy, settings }: StepContext): RecordDetails {
+  const { tokenScope = "search", term } = settings.distillation ?? {};
+  return { tokenizer: policy.tokenizer, scope: tokenScope, clamp: term?.clamp ?? [0, 1] };
 }
 
 function updateOptions(context: StepContext, distill: DistillTerm | undefined): UpdateOptions {

@@ -16,6 +16,7 @@ import {
   saveTrainer,
   type TrainerState,
 } from "./trainer-state.js";
+import type { RecordDetails } from "./trajectory-record.js";
 
 /** What is kept of a training: its records and checkpoints, in a run folder if it has one. */
 export class TrainingRun {
@@ -79,8 +80,12 @@ export class TrainingRun {
   }
 
   /** Logs a step. */
-  async recordStep(metrics: StepMetrics, groups: readonly (readonly TrainingSample[])[]): Promise<void> {
-    if (this.directory) await recordStep(this.directory, metrics, groups);
+  async recordStep(
+    metrics: StepMetrics,
+    groups: readonly (readonly TrainingSample[])[],
+    details: RecordDetails,
+  ): Promise<void> {
+    if (this.directory) await recordStep(this.directory, metrics, groups, details);
   }
 
   /** Logs an evaluation that belongs to a training step. */

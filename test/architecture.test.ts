@@ -27,6 +27,7 @@ const layers = {
     "dashboard",
     "worlds",
     "config",
+    "doctor",
     "index.ts",
     "index.cts",
     "cli",

@@ -1,9 +1,14 @@
 import { createRequire } from "node:module";
 import { Command, CommanderError } from "commander";
 import { HindsearchError } from "../errors.js";
+import { chatCommand } from "./commands/chat.js";
 import { configCommand } from "./commands/config.js";
+import { doctorCommand } from "./commands/doctor.js";
+import { estimateCommand } from "./commands/estimate.js";
 import { evalCommand } from "./commands/eval.js";
+import { exportCommand } from "./commands/export.js";
 import { indexCommand } from "./commands/index-corpus.js";
+import { initCommand } from "./commands/init.js";
 import { searchCommand } from "./commands/search.js";
 import { trainCommand } from "./commands/train.js";
 import { CommandFailure } from "./context.js";
@@ -16,6 +21,11 @@ const COMMANDS: readonly ((program: Command, streams: OutputStreams) => void)[] 
   evalCommand,
   indexCommand,
   searchCommand,
+  chatCommand,
+  exportCommand,
+  estimateCommand,
+  doctorCommand,
+  initCommand,
   configCommand,
 ];
 

@@ -20,7 +20,7 @@ export interface Target {
 
 /** Which model of a run. */
 export interface TargetOptions extends ConfigurationOptions {
-  /** `latest`, `initial`, or the number of steps. */
+  /** `latest`, `best`, `initial`, or the number of steps. */
   checkpoint?: string;
   /** A folder. */
   model?: string;
@@ -48,7 +48,11 @@ export async function readTarget(
   const store = new CheckpointStore(join(run, "checkpoints"), (warning) => context.output.warn(warning));
   const found = await store.list();
   const wanted =
-    checkpoint === "latest" ? found.at(-1) : found.find(({ step }) => String(step) === checkpoint);
+    checkpoint === "latest"
+      ? found.at(-1)
+      : checkpoint === "best"
+        ? await store.best()
+        : found.find(({ step }) => String(step) === checkpoint);
   if (wanted !== undefined) return { configuration, model: join(wanted.folder, "model"), step: wanted.step };
   const steps = found.map(({ step }) => step).join(", ");
   throw new HindsearchError(

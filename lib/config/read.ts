@@ -1,11 +1,12 @@
 import { dirname, resolve } from "node:path";
 import { stringify } from "yaml";
-import type { z } from "zod";
+import { z } from "zod";
 import { HindsearchError } from "../errors.js";
 import { redactSecrets } from "../runs/redact.js";
 import { type Reference, withEnvironment, withReferences } from "./environment.js";
 import { configurationError, nameOf } from "./problems.js";
 import { Configuration } from "./schema/configuration.js";
+import { variants } from "./schema/tree.js";
 import { ConfigurationSource } from "./source.js";
 
 /** How a configuration is read. */
@@ -97,10 +98,22 @@ export function checkConfiguration(
 ): ReadConfiguration {
   for (const assignment of set) source.set(assignment);
   const references: Reference[] = [];
-  const tree = withEnvironment(source.tree, environment, (reference) => references.push(reference));
+  const tree = withEnvironment(withSections(source.tree), environment, (reference) =>
+    references.push(reference),
+  );
   const result = Configuration.safeParse(tree);
   if (result.success) return new ReadConfiguration(result.data, source, references);
   throw configurationError(result.error.issues, Configuration as z.ZodType, source, references);
+}
+
+/** A section whose keys are all commented out is there, and empty. */
+function withSections(tree: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const shape = Configuration.shape as Record<string, z.ZodType>;
+  const isSection = (key: string) =>
+    Object.hasOwn(shape, key) && variants(shape[key] as z.ZodType).some((one) => one instanceof z.ZodObject);
+  return Object.fromEntries(
+    Object.entries(tree).map(([key, value]) => [key, value === null && isSection(key) ? {} : value]),
+  );
 }
 
 /** Mappings whose values are secrets, whatever their keys. */

@@ -11,8 +11,13 @@ import type { RewardConfig } from "./schema/reward.js";
 import type { TrainingConfig } from "./schema/training.js";
 
 /** Who takes part in a training, and how it is watched: what a file cannot hold. */
-export type Participants = Pick<HindSearchOptions, "policy" | "retriever" | "questions" | "evaluation"> &
-  Partial<Pick<HindSearchOptions, "judge" | "resume" | "signal" | "finish" | "onProgress" | "onWarning">>;
+export type Participants = Pick<HindSearchOptions, "policy" | "retriever" | "questions"> &
+  Partial<
+    Pick<
+      HindSearchOptions,
+      "evaluation" | "judge" | "resume" | "signal" | "finish" | "onProgress" | "onWarning"
+    >
+  >;
 
 /** The trainer's options as a configuration says them. */
 export function trainerOptions(

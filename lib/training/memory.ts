@@ -11,7 +11,7 @@ import { needsTeacher, type TrainerSettings } from "./settings.js";
 type HeldModel = Pick<Policy, "config" | "compute" | "bytes">;
 
 /** More than a judge's critique, which is cut at 128 tokens unless it is told otherwise, and what frames it. */
-const HINT_TOKENS = 512;
+export const HINT_TOKENS = 512;
 
 const PHASES: Readonly<Record<MemoryPhase, string>> = {
   load: "loading the model",

@@ -222,6 +222,11 @@ describe("mistakes", () => {
   });
 });
 
+test("a section whose keys are all commented out is an empty one", () => {
+  expect(read(`${MINIMAL}protocol:\n  # maxSearches: 4\n`).values).toEqual(read(MINIMAL).values);
+  expect(refusal(MINIMAL.replace("{ steps: 300 }", ""))).toMatch(/training\.steps is missing/);
+});
+
 describe("--set", () => {
   test("values are YAML, and win over the file", () => {
     const { training } = read(MINIMAL, {

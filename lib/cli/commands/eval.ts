@@ -34,7 +34,7 @@ export function evalCommand(program: Command, streams: OutputStreams): void {
     )
     .option("--questions <file>", "JSON Lines of questions; default: the configured evaluation questions")
     .option("--limit <number>", "only so many questions from the start", wholeNumber(1))
-    .option("--checkpoint <steps>", "the checkpoint after so many steps, latest, or initial")
+    .option("--checkpoint <steps>", "the checkpoint after so many steps, latest, best, or initial")
     .option("--model <folder>", "a model folder instead")
     .option("--sampled", "sample as in training instead of decoding greedily")
     .option("--output <file>", "write the report with every answer as JSON");

@@ -1,0 +1,80 @@
+import { createRequire } from "node:module";
+import { availableParallelism, cpus, release, totalmem } from "node:os";
+import { availableMemory } from "../policy/available-memory.js";
+import { engine } from "../policy/engine.js";
+import { formatBytes } from "../policy/memory-table.js";
+import type { Check } from "./check.js";
+import { selfTest } from "./self-test.js";
+
+const require = createRequire(import.meta.url);
+
+/** Packages that not every user needs, and what for. */
+const OPTIONAL: Readonly<Record<string, string>> = {
+  "@lancedb/lancedb": "index",
+  "apache-arrow": "index",
+  hyparquet: "Parquet",
+  "llm-splitter": "folders of text",
+  pg: "PostgreSQL",
+  "@elastic/elasticsearch": "Elasticsearch",
+  "@opensearch-project/opensearch": "OpenSearch",
+  "@qdrant/js-client-rest": "Qdrant",
+  "@modelcontextprotocol/sdk": "MCP",
+};
+
+/** What can be said about the machine and the package without a configuration. */
+export function machineChecks(): Check[] {
+  return [
+    { name: "versions", run: versions },
+    {
+      name: "processor",
+      run: () => `${cpus()[0]?.model ?? "unknown"}, ${availableParallelism()} threads for this process`,
+    },
+    {
+      name: "memory",
+      run: () => `${formatBytes(availableMemory())} available of ${formatBytes(totalmem())}`,
+    },
+    { name: "engine", run: () => `${engine.instructionSet}, ${engine.threads} threads` },
+    { name: "numerics f32", run: () => numerics("f32") },
+    { name: "numerics bf16", run: () => numerics("bf16") },
+    { name: "optional packages", run: optionalPackages },
+  ];
+}
+
+function versions(): string {
+  const { version } = require("../../package.json") as { version: string };
+  return `hindsearch ${version}, Node ${process.version}, ${process.platform}-${process.arch} ${release()}, ${cLibrary()}`;
+}
+
+function cLibrary(): string {
+  if (process.platform !== "linux") return "no C library asked";
+  const { header } = process.report.getReport() as unknown as { header: { glibcVersionRuntime?: string } };
+  return header.glibcVersionRuntime === undefined
+    ? "musl or another C library"
+    : `glibc ${header.glibcVersionRuntime}`;
+}
+
+async function numerics(compute: "f32" | "bf16"): Promise<string> {
+  const { logProb, gradient } = await selfTest(compute);
+  return (
+    `log-probs within ${logProb.toExponential(1)} nats of float64, gradients within ${gradient.toExponential(1)} of their ` +
+    "largest; decoded and scored bits are equal"
+  );
+}
+
+function optionalPackages(): string {
+  return Object.entries(OPTIONAL)
+    .map(([name, purpose]) => `${name} ${isInstalled(name) ? "yes" : "no"} (${purpose})`)
+    .join(", ");
+}
+
+/** Some packages hide their package.json from `require`; resolving their entry would do, but for those that have none. */
+function isInstalled(name: string): boolean {
+  return (require.resolve.paths(name) ?? []).some((folder) => {
+    try {
+      require.resolve(`${folder}/${name}/package.json`);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}

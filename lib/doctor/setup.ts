@@ -1,0 +1,166 @@
+import { access, constants, stat } from "node:fs/promises";
+import { dirname } from "node:path";
+import type { AbortOptions } from "../abort.js";
+import { BoundProtocol } from "../agent/bound-protocol.js";
+import { estimateConfiguration } from "../config/estimate.js";
+import type { Held } from "../config/held.js";
+import { OpenJudge } from "../config/open-judge.js";
+import { openPolicy } from "../config/open-policy.js";
+import { openRetriever, questionsOf } from "../config/open-training.js";
+import { protocolOf } from "../config/protocol.js";
+import type { ReadConfiguration } from "../config/read.js";
+import type { Question } from "../data/question.js";
+import { HindsearchError } from "../errors.js";
+import type { JudgeInput } from "../judge/input.js";
+import { availableMemory } from "../policy/available-memory.js";
+import { formatBytes } from "../policy/memory-table.js";
+import type { Policy } from "../policy/policy.js";
+import { RunDirectory } from "../runs/run.js";
+import { describePolicy } from "../training/settings.js";
+import type { Check, Finding } from "./check.js";
+
+/** Text of several scripts, with what must never become a control token. */
+const SAMPLE = "The score of Légende (1985) — 音楽は誰? <|im_end|></s> 12,345";
+
+/** A failed trajectory that a judge can be tried with. */
+const ATTEMPT: JudgeInput = {
+  question: "Where was the director of the 1975 film Jaws born?",
+  goldAnswers: ["Cincinnati"],
+  steps: [{ query: "Jaws", passages: [{ id: "1", title: "Jaw", text: "A jaw is a bone of the head." }] }],
+  answer: "London",
+};
+
+/** What a configuration needs, part by part: does it load, answer, fit? */
+export function setupChecks(configuration: ReadConfiguration, held: Held, { signal }: AbortOptions): Check[] {
+  const { judge, evaluation } = configuration.values;
+  let policy: Policy | undefined;
+  let questions: Question[] = [];
+  const loaded = (): Policy => {
+    if (policy !== undefined) return policy;
+    throw new HindsearchError("INVALID_ARGUMENT", "The model could not be loaded, see above.");
+  };
+  return [
+    {
+      name: "memory of the training",
+      run: async () => {
+        const { peak } = await estimateConfiguration(configuration);
+        const available = availableMemory();
+        const detail = `${formatBytes(peak.bytes)} at its largest, in the phase ${peak.phase}; ${formatBytes(available)} available`;
+        return peak.bytes <= available ? detail : { status: "warning", detail: `${detail}; it does not fit` };
+      },
+    },
+    {
+      name: "model",
+      run: async () => {
+        policy = held.add(await openPolicy(configuration, { signal }), (one) => one.dispose());
+        return describePolicy(policy);
+      },
+    },
+    { name: "tokenizer", run: () => checkTokenizer(loaded()) },
+    { name: "protocol", run: () => checkProtocol(configuration, loaded()) },
+    {
+      name: "questions",
+      run: async () => {
+        questions = await questionsOf(configuration, configuration.values.data, { signal });
+        const evaluated = evaluation ? await questionsOf(configuration, evaluation, { signal }) : [];
+        return `${questions.length} to train, ${evaluated.length} to evaluate`;
+      },
+    },
+    {
+      name: "retriever",
+      run: async () => {
+        const opened = held.add(await openRetriever(configuration, { signal }), (one) =>
+          one[Symbol.asyncDispose](),
+        );
+        const started = performance.now();
+        const [query = "capital of France"] = questions.map(({ question }) => question);
+        const [passages = []] = await opened.retriever.search([query], 3, { signal });
+        const detail = `${configuration.values.retriever.kind}: ${passages.length} passages in ${(performance.now() - started).toFixed(0)} ms`;
+        return passages.length > 0
+          ? detail
+          : { status: "warning", detail: `${detail} for the first question` };
+      },
+    },
+    {
+      name: "judge",
+      run: async () => {
+        if (judge.kind === "none") return { status: "skipped", detail: "none is configured: plain GRPO" };
+        return checkJudge(configuration, loaded(), held, signal);
+      },
+    },
+    { name: "run folder", run: () => checkRunFolder(configuration) },
+  ];
+}
+
+function checkTokenizer({ tokenizer }: Policy): string {
+  const plain = tokenizer.encodeText(SAMPLE);
+  const control = plain.find((id) => tokenizer.isControl(id));
+  if (control !== undefined) {
+    throw new HindsearchError("INVALID_CHECKPOINT", `Plain text became the control token ${control}.`);
+  }
+  const back = tokenizer.decode(plain);
+  const exact =
+    back === SAMPLE ? "reads back what it wrote" : "does not keep every character (it may normalise)";
+  return `${tokenizer.size} ids, ${tokenizer.addedTokens.length} added tokens, ${exact}`;
+}
+
+function checkProtocol(configuration: ReadConfiguration, policy: Policy): Finding {
+  const { maxTokens, chat } = configuration.values.protocol;
+  const bound = new BoundProtocol(protocolOf(configuration.values.protocol), policy);
+  const prompt = bound.promptTokens("Who wrote the score?").length;
+  const detail = `prompt of ${prompt} tokens ${chat ? "by the chat template" : "without a chat template"}, context of ${maxTokens}`;
+  const { maxPositions } = policy.config;
+  if (maxTokens > maxPositions) {
+    throw new HindsearchError(
+      "INVALID_ARGUMENT",
+      `protocol.maxTokens is ${maxTokens}, but the model has ${maxPositions} positions.`,
+    );
+  }
+  return prompt < maxTokens ? detail : { status: "warning", detail: `${detail}: the prompt alone fills it` };
+}
+
+async function checkJudge(
+  configuration: ReadConfiguration,
+  policy: Policy,
+  held: Held,
+  signal: AbortSignal | undefined,
+): Promise<Finding> {
+  const opened = held.add(await OpenJudge.open(configuration, policy, { signal }), (one) =>
+    one[Symbol.dispose](),
+  );
+  const started = performance.now();
+  const critique = await opened.judge?.critique(ATTEMPT, { signal });
+  const time = `${(performance.now() - started).toFixed(0)} ms`;
+  const { kind } = configuration.values.judge;
+  if (critique?.status === "ok") return `${kind}: wrote a critique in ${time}`;
+  const detail = `${kind}: no critique in ${time}: ${critique?.status}, ${critique?.reason}`;
+  // It answered; what it wrote is no critique, as a small model's may be.
+  if (critique?.status !== "failed") return { status: "warning", detail };
+  throw new HindsearchError("RETRIEVAL_FAILED", detail);
+}
+
+async function checkRunFolder(configuration: ReadConfiguration): Promise<Finding> {
+  const folder = configuration.resolve(configuration.values.run.folder);
+  if (await RunDirectory.exists(folder)) {
+    const run = await RunDirectory.open(folder, () => {});
+    const latest = await run.checkpoints.latest();
+    return {
+      status: "warning",
+      detail: `holds a run already, ${latest ? `with a checkpoint of step ${latest.step}` : "without a checkpoint"}: --resume goes on with it`,
+    };
+  }
+  let parent = folder;
+  while (
+    !(await stat(parent).then(
+      (status) => status.isDirectory(),
+      () => false,
+    ))
+  )
+    parent = dirname(parent);
+  try {
+    await access(parent, constants.W_OK);
+  } catch (cause) {
+    throw new HindsearchError("IO", `${folder} cannot be written: ${(cause as Error).message}.`, { cause });
+  }
+  return "can be written";
+}

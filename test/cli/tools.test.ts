@@ -1,0 +1,202 @@
+import { execFile } from "node:child_process";
+import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { promisify } from "node:util";
+import { describe, expect, test, vi } from "vitest";
+import { Policy } from "../../lib/policy/policy.js";
+import { completion, marked } from "../judge/chat-service.js";
+import { type CommandEvent, commandLine, configuration } from "../support/command-line.js";
+import { LoopbackServer, sendJson } from "../support/loopback-server.js";
+
+vi.setConfig({ testTimeout: 60_000 });
+const { built, path, run } = commandLine();
+
+// biome-ignore lint/suspicious/noTemplateCurlyInString: this is how a configuration refers to a variable
+const REFERENCE = "${JUDGE_KEY}";
+const judge = (origin: string) =>
+  `judge: { kind: chat, baseURL: "${origin}/v1", model: judge, apiKey: "${REFERENCE}", structured: never, retries: 0 }\n`;
+const named = (events: readonly CommandEvent[], name: string) => events.filter(({ event }) => event === name);
+
+describe("doctor", () => {
+  test("checks machine and numerics, and everything that a configuration needs", async () => {
+    await using server = await LoopbackServer.start((request, response) =>
+      sendJson(
+        response,
+        completion(marked(request, "Search who directed Jaws in 1975, then where that person was born.")),
+      ),
+    );
+    await writeFile(path("whole.yaml"), configuration(judge(server.origin)));
+    const { code, events, stderr } = await run(["doctor", "whole.yaml", "--json"], {
+      env: { JUDGE_KEY: "canary-1234" },
+    });
+    expect(code, stderr).toBe(0);
+    const checks = Object.fromEntries(
+      named(events, "check").map(({ name, status, detail }) => [name, `${status}: ${detail}`]),
+    );
+    expect(checks).toMatchObject({
+      versions: expect.stringMatching(/^ok: hindsearch \d.*Node v/),
+      engine: expect.stringMatching(/^ok: \S+, \d+ threads/),
+      "numerics f32": expect.stringMatching(/^ok: log-probs within \d\.\de-\d nats of float64/),
+      "numerics bf16": expect.stringMatching(/^ok: log-probs within/),
+      model: expect.stringMatching(/^ok: llama, 0\.02 M parameters/),
+      tokenizer: expect.stringMatching(/^ok: 27 ids/),
+      questions: "ok: 6 to train, 2 to evaluate",
+      retriever: expect.stringMatching(/^ok: memory: 1 passages/),
+      judge: expect.stringMatching(/^ok: chat: wrote a critique/),
+      "run folder": "ok: can be written",
+    });
+    expect(JSON.stringify(events) + stderr).not.toContain("canary");
+  });
+
+  test("one thing that is wrong does not keep the others from being looked at, and is the exit code", async () => {
+    const free = await freePort();
+    const more = judge(`http://127.0.0.1:${free}`);
+    await writeFile(path("broken.yaml"), configuration(more).replace("corpus.jsonl", "nowhere.jsonl"));
+    const { code, stdout, stderr } = await run(["doctor", "broken.yaml"], {
+      env: { JUDGE_KEY: "canary-1234" },
+    });
+    expect(stdout).toMatch(/^failed +retriever: .*nowhere\.jsonl/m);
+    expect(stdout).toMatch(/^failed +judge: chat: no critique/m);
+    expect(stdout).toMatch(/^ok +run folder/m);
+    expect(stderr).toMatch(/2 of \d+ checks failed: retriever, judge\./);
+    expect(stdout + stderr).not.toContain("canary");
+    expect(code).toBe(3);
+  });
+
+  test("an engine that cannot be loaded is named with what to do", async () => {
+    await built.removeBinary();
+    const { code, stdout } = await run(["doctor"]);
+    await built.placeBinary("build/Release/hindsearch.node");
+    expect(stdout).toMatch(/^failed +engine: No native engine .*npm rebuild hindsearch/m);
+    expect(stdout).toMatch(/^ok +optional packages/m);
+    expect(code).toBe(5);
+  });
+});
+
+describe("estimate", () => {
+  test("says memory by phase, and time by a probe", async () => {
+    const { code, events, stderr } = await run(["estimate", "train.yaml", "--probe", "--json"]);
+    expect(code, stderr).toBe(0);
+    const [memory] = named(events, "memory");
+    expect(memory).toMatchObject({ fits: true, phases: { update: { bytes: expect.any(Number) } } });
+    const [time] = named(events, "time");
+    expect(time).toMatchObject({ trajectories: 10, evaluations: 3 });
+    expect(time?.step).toBeCloseTo(
+      3 * (time?.milliseconds.rollout + time?.milliseconds.judgeAndReference + time?.milliseconds.update),
+      6,
+    );
+    expect(time?.training).toBeCloseTo(4 * time?.step + 3 * time?.evaluation, 6);
+    await expect(readdir(path("run"))).rejects.toThrow();
+  });
+
+  test("says so when it does not fit", async () => {
+    const large = ["--set", "training.questionsPerStep=100000000", "--set", "protocol.maxTokens=100000"];
+    const { code, stdout } = await run(["estimate", "train.yaml", ...large]);
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/Peak: .*\nAvailable: .*It does not fit/),
+    });
+  });
+});
+
+describe("chat", () => {
+  test("shows every turn and what was found, and the answer", async () => {
+    const { code, events, stderr } = await run([
+      "chat",
+      "train.yaml",
+      "colour of ann ?",
+      "--temperature",
+      "1",
+      "--json",
+    ]);
+    expect(code, stderr).toBe(0);
+    expect(events.map(({ event }) => event).slice(0, 3)).toEqual(["question", "turn", "passages"]);
+    expect(named(events, "turn")[0]?.text).toMatch(/^<search> \w+ ?<\/search>$/);
+    const [{ query, passages } = { query: "", passages: [] }] = named(events, "passages");
+    expect(passages[0].id).toBe(query);
+    expect(events.at(-1)).toMatchObject({ event: "answer", searches: named(events, "passages").length });
+    const { stdout } = await run(["chat", "train.yaml", "colour of ann ?", "--temperature", "1"]);
+    expect(stdout).toMatch(
+      /agent:\n {2}<search> \w+ ?<\/search>\nfound for "\w+":\n {2}1\. \w+: \w+ is \w+\n/,
+    );
+    expect(stdout).toMatch(/answer: \w+/);
+  });
+
+  test("the same seed says the same", async () => {
+    const args = ["chat", "train.yaml", "colour of bob ?", "--temperature", "1", "--seed", "3", "--json"];
+    const [first, second] = [await run(args), await run(args)];
+    expect(first.stdout).toBe(second.stdout);
+  });
+});
+
+test("export writes a folder that loads with the same weights, and not over another", async () => {
+  expect(
+    (await run(["train", "train.yaml", "--set", "run.folder=exported", "--set", "training.steps=2"])).code,
+  ).toBe(0);
+  const { code, stdout } = await run(["export", "exported", "-o", "out/model"]);
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout: "The model after 2 training steps is in out/model.\n",
+  });
+  expect(await readdir(path("out/model"))).toEqual(
+    expect.arrayContaining(["config.json", "model.safetensors", "tokenizer.json"]),
+  );
+  using exported = await Policy.load(path("out/model"), { compute: "f32" });
+  using checkpoint = await Policy.load(path("exported/checkpoints/step-00000002/model"), { compute: "f32" });
+  for (const { name } of exported.parameters)
+    expect(await exported.weight(name)).toEqual(await checkpoint.weight(name));
+  const again = await run(["export", "exported", "-o", "out/model"]);
+  expect(again).toMatchObject({ code: 2, stderr: expect.stringContaining("is not empty") });
+  const half = await run(["export", "exported", "-o", "out/half", "--dtype", "bf16"]);
+  expect(half.code).toBe(0);
+  const size = async (folder: string) => (await readFile(path(folder, "model.safetensors"))).length;
+  expect(await size("out/half")).toBeLessThan(0.7 * (await size("out/model")));
+});
+
+test("init writes a configuration that is valid but for its files, and a script that runs; never over another", async () => {
+  const { code } = await run(["init", "fresh"]);
+  expect(code).toBe(0);
+  const text = await readFile(path("fresh/hindsearch.yaml"), "utf8");
+  expect(text).toMatch(/# Training steps\. The paper: 300\.\n {2}steps: 300\n/);
+  expect(text).not.toMatch(/^ *# *$\n {2}\w/m);
+  const trained = await run(
+    [
+      "train",
+      "fresh/hindsearch.yaml",
+      "--set",
+      "model.folder=nowhere",
+      "--set",
+      "data.questions=../train.jsonl",
+      "--set",
+      "evaluation.questions=../dev.jsonl",
+      "--set",
+      "retriever.corpus=../corpus.jsonl",
+    ],
+    { env: { HINDSEARCH_JUDGE_API_KEY: "x" } },
+  );
+  expect(trained).toMatchObject({
+    code: 3,
+    stderr: expect.stringMatching(/nowhere.*\(INVALID_CHECKPOINT\)/),
+  });
+  await writeFile(path("fresh/hindsearch.yaml"), "mine");
+  const again = await run(["init", "fresh"]);
+  expect(again).toMatchObject({ code: 3, stderr: expect.stringContaining("is not written over") });
+  expect(await readFile(path("fresh/hindsearch.yaml"), "utf8")).toBe("mine");
+
+  await mkdir(path("fresh/node_modules"));
+  await symlink(built.folder, path("fresh/node_modules/hindsearch"));
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ["ask.mjs", "../model", "../corpus.jsonl", "colour of ann ?"],
+    { cwd: path("fresh") },
+  );
+  expect(stdout).toMatch(/^answer: /m);
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((ready) => server.once("listening", ready));
+  const { port } = server.address() as { port: number };
+  await new Promise((closed) => server.close(closed));
+  return port;
+}

@@ -268,6 +268,13 @@ export {
 export { type CheckpointFolder, CheckpointStore } from "./runs/checkpoints.js";
 export type { RunRecord } from "./runs/log-file.js";
 export { RunDirectory, type RunLog } from "./runs/run.js";
+export type { HttpSinkOptions } from "./runs/sinks/http-target.js";
+export type { MetricPoint, MetricSink, RunOutcome, SinkRun } from "./runs/sinks/metric-sink.js";
+export { MlflowSink, type MlflowSinkOptions } from "./runs/sinks/mlflow.js";
+export { OpenTelemetrySink, type OpenTelemetrySinkOptions } from "./runs/sinks/open-telemetry.js";
+export { PrometheusSink, type PrometheusSinkOptions } from "./runs/sinks/prometheus.js";
+export { TensorBoardSink, type TensorBoardSinkOptions } from "./runs/sinks/tensorboard.js";
+export { WebhookSink, type WebhookSinkOptions } from "./runs/sinks/webhook.js";
 
 // Training.
 export { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./training/advantages.js";

@@ -30,19 +30,8 @@ const EXCERPT_BYTES = 4096;
 export async function readJsonAnswer(answer: RawAnswer, limits: AnswerLimits): Promise<unknown> {
   const { status, headers, body } = answer;
   const { maxResponseBytes, scrubber } = limits;
-  const header = (name: string) => {
-    const value = headers[name];
-    return Array.isArray(value) ? value[0] : value;
-  };
-  if (status < 200 || status > 299) {
-    const start = await readUpTo(body, EXCERPT_BYTES);
-    throw new AttemptError(refusal(status, header("location"), start.bytes.toString(), scrubber), {
-      retryable: isRetryableStatus(status),
-      status,
-      retryAfterMs: isRetryableStatus(status) ? parseRetryAfter(header("retry-after")) : undefined,
-    });
-  }
-  const encoding = header("content-encoding");
+  await refuseStatus(answer, limits);
+  const encoding = header(headers, "content-encoding");
   if (encoding !== undefined && encoding !== "identity") {
     await readUpTo(body, 0);
     throw new AttemptError(
@@ -57,7 +46,33 @@ export async function readJsonAnswer(answer: RawAnswer, limits: AnswerLimits): P
       status,
     });
   }
-  return parseJson(bytes, header("content-type"), scrubber);
+  return parseJson(bytes, header(headers, "content-type"), scrubber);
+}
+
+/**
+ * Reads an answer of which the status alone counts.
+ *
+ * @throws {@link AttemptError} on anything but a 2xx status.
+ * @internal
+ */
+export async function readAcceptance(answer: RawAnswer, limits: AnswerLimits): Promise<void> {
+  await refuseStatus(answer, limits);
+  await readUpTo(answer.body, EXCERPT_BYTES);
+}
+
+async function refuseStatus({ status, headers, body }: RawAnswer, { scrubber }: AnswerLimits): Promise<void> {
+  if (status >= 200 && status <= 299) return;
+  const start = await readUpTo(body, EXCERPT_BYTES);
+  throw new AttemptError(refusal(status, header(headers, "location"), start.bytes.toString(), scrubber), {
+    retryable: isRetryableStatus(status),
+    status,
+    retryAfterMs: isRetryableStatus(status) ? parseRetryAfter(header(headers, "retry-after")) : undefined,
+  });
+}
+
+function header(headers: RawAnswer["headers"], name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value[0] : value;
 }
 
 async function readUpTo(body: AsyncIterable<Uint8Array>, limit: number) {

@@ -1,5 +1,5 @@
 import { Agent, request } from "undici";
-import { type AnswerLimits, readJsonAnswer } from "./json-answer.js";
+import { type AnswerLimits, type RawAnswer, readAcceptance, readJsonAnswer } from "./json-answer.js";
 import { AttemptError } from "./retry.js";
 import { Scrubber } from "./secrets.js";
 
@@ -52,7 +52,26 @@ export function addressOf(url: string): string {
  * @throws {@link AttemptError} on anything but a 2xx status with a JSON body, also when the signal cut it short.
  * @internal
  */
-export async function postJson(target: PostTarget, body: unknown, signal: AbortSignal): Promise<unknown> {
+export function postJson(target: PostTarget, body: unknown, signal: AbortSignal): Promise<unknown> {
+  return post(target, body, signal, readJsonAnswer);
+}
+
+/**
+ * One POST of a JSON value to somebody who need not answer anything but a 2xx status. Otherwise as {@link postJson}.
+ *
+ * @throws {@link AttemptError} on any other status, also when the signal cut it short.
+ * @internal
+ */
+export function deliverJson(target: PostTarget, body: unknown, signal: AbortSignal): Promise<void> {
+  return post(target, body, signal, readAcceptance);
+}
+
+async function post<T>(
+  target: PostTarget,
+  body: unknown,
+  signal: AbortSignal,
+  read: (answer: RawAnswer, limits: AnswerLimits) => Promise<T>,
+): Promise<T> {
   try {
     const { statusCode, headers, ...response } = await request(target.url, {
       method: "POST",
@@ -69,7 +88,7 @@ export async function postJson(target: PostTarget, body: unknown, signal: AbortS
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    return await readJsonAnswer({ status: statusCode, headers, body: response.body }, target);
+    return await read({ status: statusCode, headers, body: response.body }, target);
   } catch (cause) {
     if (cause instanceof AttemptError) throw cause;
     const reason = target.scrubber.scrub(

@@ -124,6 +124,7 @@ const shape = {
   keepCheckpoints: elsewhere,
   keepBest: z.union([z.literal(false), z.enum(["exactMatch", "f1", "containment"])]).optional(),
   finish: z.instanceof(AbortSignal).optional(),
+  sinks: z.array(has("write")).optional(),
   onProgress: callback.optional(),
   onWarning: callback.optional(),
   signal: z.instanceof(AbortSignal).optional(),

@@ -10,6 +10,7 @@ import type { Policy } from "../policy/policy.js";
 import type { DecoderOptions, MemoryOptions, StepOptions } from "../policy/policy-options.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import type { Reward } from "../reward/reward.js";
+import type { MetricSink } from "../runs/sinks/metric-sink.js";
 import type { AdvantageOptions } from "./advantages.js";
 import type { TrajectoryScope } from "./critiques.js";
 import type { HintControl } from "./hints.js";
@@ -151,6 +152,11 @@ export interface HindSearchOptions extends AbortOptions, MemoryOptions {
    * `exactMatch`, if there is an evaluation; `false`: none.
    */
   keepBest?: BestScore | false;
+  /**
+   * Where metrics go beside the run folder, e.g. `new TensorBoardSink()`. The training never waits for them but for up to 5
+   * seconds at its end; what they did not take is reported as a warning. Default: nowhere.
+   */
+  sinks?: readonly MetricSink[];
   /**
    * Ends the run behind the step in progress when it fires, with a checkpoint if there is a run folder. To end it at once
    * there is `signal`.

@@ -1,5 +1,6 @@
 import type { EvaluationReport } from "../evaluation/evaluate.js";
 import type { CheckpointFolder } from "../runs/checkpoints.js";
+import type { RunRecord } from "../runs/log-file.js";
 import type { RunDirectory } from "../runs/run.js";
 import { partsOf } from "./batch.js";
 import type { EvaluationMode } from "./options.js";
@@ -96,16 +97,17 @@ export async function recordStep(
       part.map((sample) => trajectoryRecord(sample, step, details)),
     );
   }
-  await run.append("metrics", [{ kind: "step", ...metrics }]);
+  await run.append("metrics", [stepRecord(metrics)]);
 }
 
-/** Appends an evaluation to the metrics of a run; `step` is the training step that it belongs to. */
-export async function recordEvaluation(
-  run: RunDirectory,
-  step: number,
-  { stepsDone, mode, report }: TrainingEvaluation,
-): Promise<void> {
-  await run.append("metrics", [{ kind: "evaluation", step, stepsDone, mode, ...report }]);
+/** The line of a step in the metrics. */
+export function stepRecord(metrics: StepMetrics): RunRecord {
+  return { kind: "step", ...metrics };
+}
+
+/** The line of an evaluation in the metrics; `step` is the training step that it belongs to. */
+export function evaluationRecord(step: number, { stepsDone, mode, report }: TrainingEvaluation): RunRecord {
+  return { kind: "evaluation", step, stepsDone, mode, ...report };
 }
 
 /** Measures the parts of a step. */

@@ -9,6 +9,7 @@ import type { Decoder } from "../policy/decoder.js";
 import type { MemoryEstimate } from "../policy/memory-types.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
+import type { RunOutcome } from "../runs/sinks/metric-sink.js";
 import { emitWarning } from "../warning.js";
 import { checkOptions } from "./check-options.js";
 import { requireTraining, trainerEstimate } from "./memory.js";
@@ -93,6 +94,8 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     this.#running = true;
     const { policy, signal, memoryLimit } = this.#options;
     let run: TrainingRun | undefined;
+    // What it is unless something else happens: the caller's loop may end at any yield.
+    let outcome: RunOutcome = "stopped";
     let frozen: Policy | undefined;
     let decoder: Decoder | undefined;
     try {
@@ -104,10 +107,14 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       const state = await run.start(questions, frozen);
       decoder = await policy.createDecoder(this.#decoderOptions());
       yield* this.#steps(state, { run, frozen, decoder, questions });
+      outcome = "finished";
+    } catch (error) {
+      outcome = signal?.aborted ? "stopped" : "failed";
+      throw error;
     } finally {
       decoder?.dispose();
       frozen?.dispose();
-      await run?.close();
+      await run?.close(outcome);
       this.#running = false;
     }
   }

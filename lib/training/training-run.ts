@@ -1,10 +1,21 @@
+import { randomUUID } from "node:crypto";
+import { basename, resolve } from "node:path";
 import { throwIfAborted } from "../abort.js";
 import type { QuestionSampler } from "../data/sampler.js";
 import type { Policy } from "../policy/policy.js";
 import type { CheckpointFolder } from "../runs/checkpoints.js";
+import { redactSecrets } from "../runs/redact.js";
 import { RunDirectory } from "../runs/run.js";
+import type { RunOutcome } from "../runs/sinks/metric-sink.js";
+import { MetricSinks } from "../runs/sinks/sinks.js";
 import type { HindSearchOptions } from "./options.js";
-import { recordEvaluation, recordStep, type StepMetrics, type TrainingEvaluation } from "./record.js";
+import {
+  evaluationRecord,
+  recordStep,
+  type StepMetrics,
+  stepRecord,
+  type TrainingEvaluation,
+} from "./record.js";
 import { compareSettings } from "./run-settings.js";
 import type { TrainingSample } from "./samples.js";
 import type { TrainerSettings } from "./settings.js";
@@ -26,6 +37,8 @@ export class TrainingRun {
     private readonly warn: (warning: string) => void,
     private readonly directory: RunDirectory | undefined,
   ) {}
+
+  #sinks: MetricSinks | undefined;
 
   /**
    * Creates the run folder, or opens the one to go on with, and locks it.
@@ -58,6 +71,12 @@ export class TrainingRun {
    * @throws {@link HindsearchError} `RUN_MISMATCH`, `INVALID_CHECKPOINT`, `IO`, `ABORTED`.
    */
   async start(questions: QuestionSampler, frozen: Policy | undefined): Promise<TrainerState> {
+    const state = await this.#startState(questions, frozen);
+    this.#startSinks(state.step);
+    return state;
+  }
+
+  async #startState(questions: QuestionSampler, frozen: Policy | undefined): Promise<TrainerState> {
     const { directory } = this;
     const { policy, resume = false, signal } = this.options;
     const fingerprint = frozen && directory ? await fingerprintOf(frozen) : null;
@@ -79,6 +98,16 @@ export class TrainingRun {
     return state ? { ...state, fingerprint } : anew;
   }
 
+  #startSinks(step: number): void {
+    const { sinks = [] } = this.options;
+    if (sinks.length === 0) return;
+    const id = this.directory?.id ?? randomUUID();
+    const folder = this.directory && resolve(this.directory.folder);
+    const name = folder === undefined ? id : basename(folder);
+    const config = redactSecrets(this.settings);
+    this.#sinks = new MetricSinks(sinks, { id, name, folder, step, config }, this.warn);
+  }
+
   /** Logs a step. */
   async recordStep(
     metrics: StepMetrics,
@@ -86,11 +115,14 @@ export class TrainingRun {
     details: RecordDetails,
   ): Promise<void> {
     if (this.directory) await recordStep(this.directory, metrics, groups, details);
+    this.#sinks?.push(stepRecord(metrics));
   }
 
   /** Logs an evaluation that belongs to a training step. */
   async recordEvaluation(step: number, evaluation: TrainingEvaluation): Promise<void> {
-    if (this.directory) await recordEvaluation(this.directory, step, evaluation);
+    const record = evaluationRecord(step, evaluation);
+    await this.directory?.append("metrics", [record]);
+    this.#sinks?.push(record);
   }
 
   /**
@@ -116,9 +148,13 @@ export class TrainingRun {
     return written;
   }
 
-  /** Lets go of the run folder. */
-  async close(): Promise<void> {
-    await this.directory?.close();
+  /** Lets go of the run folder, and gives the sinks a few seconds for what they have not taken yet. */
+  async close(outcome: RunOutcome): Promise<void> {
+    try {
+      await this.#sinks?.end(outcome);
+    } finally {
+      await this.directory?.close();
+    }
   }
 
   async #isBest({ checkpoints }: RunDirectory, score: number | undefined): Promise<boolean> {

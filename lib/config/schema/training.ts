@@ -74,6 +74,7 @@ type Elsewhere =
   | "checkpointEvery"
   | "keepCheckpoints"
   | "keepBest"
+  | "sinks"
   | "memoryLimit"
   | "signal"
   | "finish"

@@ -1,10 +1,15 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import { chmod, cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { warmPolicy } from "../../examples/own-loop/tiny-world.js";
 import { Policy } from "../../lib/policy/policy.js";
+import { HindSearchTrainer } from "../../lib/training/trainer.js";
+import { buildPage } from "../../scripts/build-page.js";
 import { completion, marked } from "../judge/chat-service.js";
 import { byteTokenizerJson } from "../support/byte-tokenizer.js";
 import { LoopbackServer, sendJson } from "../support/loopback-server.js";
+import { OPTIONS } from "../support/tiny-trainer.js";
 import { ROOT } from "./blocks.js";
 
 const TEMPLATE =
@@ -67,6 +72,12 @@ async function writeModel(folder: string): Promise<void> {
   await policy.save(folder);
 }
 
+/** A run of two steps in the tiny world of the examples. */
+async function writeRun(runFolder: string): Promise<void> {
+  using policy = await warmPolicy();
+  for await (const _ of new HindSearchTrainer({ ...OPTIONS, policy, steps: 2, runFolder }));
+}
+
 /** A port that nobody listens at. */
 async function freePort(): Promise<string> {
   const server = await LoopbackServer.start(() => {});
@@ -104,6 +115,10 @@ export class Reader implements AsyncDisposable {
       await writeFile(join(template, name), text);
     }
     await writeModel(join(template, "Qwen2.5-0.5B-Instruct"));
+    // A checkout that was never built lacks the dashboard's page.
+    const dashboard = join(ROOT, "dist/dashboard/page");
+    if (!existsSync(join(dashboard, "index.html"))) await buildPage(dashboard);
+    await writeRun(join(template, "runs", "earlier"));
     await install(template);
     return new Reader(folder, judge, await freePort());
   }

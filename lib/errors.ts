@@ -84,7 +84,8 @@ export class HindsearchError extends Error {
     const retryable = options.retryable ?? told.retryable;
     const retryAfterMs = options.retryAfterMs ?? told.retryAfterMs;
     if (typeof retryable === "boolean") this.retryable = retryable;
-    if (typeof retryAfterMs === "number") this.retryAfterMs = retryAfterMs;
+    // The cause may be foreign.
+    if (Number.isFinite(retryAfterMs)) this.retryAfterMs = retryAfterMs as number;
   }
 
   /**

@@ -3,6 +3,7 @@ export type { AbortOptions } from "./abort.js";
 export { type Action, type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./agent/action.js";
 export { BoundProtocol } from "./agent/bound-protocol.js";
 export { countMask, countPolicyTokens, policyMask, scopeMask, type TokenScope } from "./agent/masks.js";
+export type { Observation } from "./agent/observation.js";
 export type { OutagePolicy, OutageProgress } from "./agent/outage.js";
 export {
   numberedPassages,
@@ -16,8 +17,8 @@ export {
   type RolloutProgress,
   type RolloutResult,
   rollout,
-  type SearchFailureOptions,
 } from "./agent/rollout.js";
+export type { SearchFailureOptions, SearchSettings } from "./agent/search-options.js";
 export type { SearchQueueStatistics } from "./agent/search-queue.js";
 export type { SequenceDecoder } from "./agent/segments.js";
 export {

@@ -27,3 +27,22 @@ test("what is not ours keeps its identity", () => {
   for (const error of [new TypeError("x"), system, ours, "text", undefined])
     expect(HindsearchError.from(error)).toBe(error);
 });
+
+test("what is known of an error is told, or taken from its cause", () => {
+  const cause = (details: object) => Object.assign(new Error("x"), details);
+  const made = (details: object) => new HindsearchError("RETRIEVAL_FAILED", "x", details);
+  expect(made({ retryable: false, retryAfterMs: 5 })).toMatchObject({ retryable: false, retryAfterMs: 5 });
+  const busy = cause({ retryable: true, retryAfterMs: 7 });
+  expect(made({ cause: busy })).toMatchObject({ retryable: true, retryAfterMs: 7 });
+  expect(made({ cause: busy, retryable: false })).toMatchObject({ retryable: false, retryAfterMs: 7 });
+  for (const odd of [
+    undefined,
+    null,
+    "text",
+    cause({ retryable: "yes", retryAfterMs: "5" }),
+    cause({ retryAfterMs: Number.NaN }),
+    cause({ retryAfterMs: Number.POSITIVE_INFINITY }),
+  ]) {
+    expect(Object.keys(made({ cause: odd })).sort()).toEqual(["code", "name"]);
+  }
+});

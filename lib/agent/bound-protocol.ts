@@ -4,7 +4,7 @@ import type { Policy } from "../policy/policy.js";
 import type { Tokenizer } from "../policy/tokenizer.js";
 import type { Passage } from "../retrieval/passage.js";
 import { type ActionTags, type ParsedTurn, parseTurn, type Tag } from "./action.js";
-import { ObservationEncoder } from "./observation.js";
+import { type Observation, ObservationEncoder } from "./observation.js";
 import { checkProtocol, type SearchProtocol, type TagPair } from "./protocol.js";
 
 /** A protocol in the tokens of one policy. */
@@ -65,23 +65,29 @@ export class BoundProtocol {
    * The passages of a search to show.
    *
    * @param found - What the retriever returned, best first.
-   * @param shown - Ids of those that earlier searches of the trajectory showed; the new ones are added.
+   * @param shown - Ids of those that earlier searches of the trajectory showed.
    */
-  newPassages(found: readonly Passage[], shown: Set<string>): Passage[] {
+  newPassages(found: readonly Passage[], shown: ReadonlySet<string>): Passage[] {
     const { passagesPerSearch, repeatedPassages } = this.protocol;
+    const seen = new Set(shown);
     const chosen: Passage[] = [];
     for (const passage of found) {
       if (chosen.length === passagesPerSearch) break;
-      if (repeatedPassages === "skip" && shown.has(passage.id)) continue;
-      shown.add(passage.id);
+      if (repeatedPassages === "skip" && seen.has(passage.id)) continue;
+      seen.add(passage.id);
       chosen.push(passage);
     }
     return chosen;
   }
 
-  /** What is inserted after a search, tags included. */
-  observationTokens(passages: readonly Passage[]): Int32Array {
+  /** What is inserted after a search, cut to the limit. */
+  observation(passages: readonly Passage[]): Observation {
     return this.#observations.encode(passages);
+  }
+
+  /** Its tokens alone, tags included. */
+  observationTokens(passages: readonly Passage[]): Int32Array {
+    return this.observation(passages).tokens;
   }
 
   /** Tokens that a trajectory can have at most, its prompt included. */

@@ -13,6 +13,14 @@ const CHARACTERS_PER_TOKEN = 16;
 /** Not for any language: the same text is cut alike on every machine. */
 const SENTENCES = new Intl.Segmenter("und", { granularity: "sentence" });
 
+/** What is inserted after a search. */
+export interface Observation {
+  /** Tags included. */
+  tokens: Int32Array;
+  /** The first passages, as many as the limit left at least a token of. */
+  shown: readonly Passage[];
+}
+
 /** Encodes what a search returned, tags around it. */
 export class ObservationEncoder {
   readonly #protocol: SearchProtocol;
@@ -43,14 +51,26 @@ export class ObservationEncoder {
    * The tokens to insert. The passages are foreign text: they are encoded apart from the tags, without control tokens,
    * and cut to what the limit leaves between the tags, so that these are always whole.
    */
-  encode(passages: readonly Passage[]): Int32Array {
+  encode(passages: readonly Passage[]): Observation {
     const whole = this.#protocol.formatPassages(passages);
     const text = cutText(whole, CHARACTERS_PER_TOKEN * this.#room);
     const tokens = this.#tokenizer.encodeText(text);
     const fits = text === whole && tokens.length <= this.#room;
     const sentences = fits || this.#protocol.cutPassages === "token" ? undefined : this.#sentences(text);
     const body = sentences ?? tokens.slice(0, this.#room);
-    return Int32Array.from([...this.#opening, ...body, ...this.#closing]);
+    const shown = fits ? passages : this.#shown(passages, body.length);
+    return { tokens: Int32Array.from([...this.#opening, ...body, ...this.#closing]), shown };
+  }
+
+  /** The passages of which something stands in the first tokens of their text. */
+  #shown(passages: readonly Passage[], tokens: number): readonly Passage[] {
+    for (let count = passages.length; count > 1; count--) {
+      const before = this.#protocol.formatPassages(passages.slice(0, count - 1));
+      const text = cutText(before, CHARACTERS_PER_TOKEN * this.#room);
+      if (text === before && this.#tokenizer.encodeText(text).length < tokens)
+        return passages.slice(0, count);
+    }
+    return passages.slice(0, 1);
   }
 
   /** The tokens of as many whole sentences as fit; `undefined` if none does. */

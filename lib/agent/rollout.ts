@@ -6,40 +6,13 @@ import { type SegmentOptions, toUint64 } from "../policy/decoder.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import { emitWarning } from "../warning.js";
 import type { BoundProtocol } from "./bound-protocol.js";
-import type { OutagePolicy, OutageProgress } from "./outage.js";
+import type { OutageProgress } from "./outage.js";
 import { Pacer } from "./pacer.js";
-import type { SearchLimits } from "./search-limits.js";
+import { type SearchFailureOptions, type SearchSettings, searchSettings } from "./search-options.js";
 import { SearchQueue, type SearchQueueStatistics } from "./search-queue.js";
 import { Segments, type SequenceDecoder } from "./segments.js";
 import { FULL_SAMPLING, type Sampling, type Trajectory } from "./trajectory.js";
 import { TrajectoryRecorder } from "./trajectory-recorder.js";
-
-/** How searches that fail are treated. */
-export interface SearchFailureOptions {
-  /** Further attempts for a query whose search failed. Default 1. */
-  searchRetries?: number;
-  /** Milliseconds for one call of the retriever. Default 60,000. */
-  searchDeadline?: number;
-  /** Calls of the retriever at the same time; queries that wait meanwhile leave together. Default 2. */
-  searchConcurrency?: number;
-  /**
-   * What happens when the search service is gone, which is when a search fails for what may pass and a control query
-   * fails as well. Default `pause`: trajectories that search wait, the others go on, and the service is tried again with
-   * growing waits until it answers; what comes out is the same as without the outage. With `fail` their searches fail.
-   * What no repetition changes (a refused query, a closed retriever, an answer in another form) is never waited for.
-   */
-  outage?: OutagePolicy;
-  /**
-   * Milliseconds that the rollout waits for the service, all its outages together; searches that fail then are failed.
-   * Default 3,600,000, an hour.
-   */
-  maxOutageMs?: number;
-  /**
-   * The rollout rejects once more than this share of its trajectories lost a search. Default 0.1. Below it they are
-   * `search failed`, which has no reward and no part in its group.
-   */
-  maxFailedShare?: number;
-}
 
 /** Progress of a rollout. */
 export interface RolloutProgress {
@@ -118,26 +91,10 @@ export async function rollout(options: RolloutOptions): Promise<RolloutResult> {
   }
 }
 
-/**
- * The limits of a rollout's searches with the defaults filled in.
- *
- * @internal
- */
-export function searchLimits(options: SearchFailureOptions): SearchLimits {
-  return {
-    retries: options.searchRetries ?? 1,
-    deadline: options.searchDeadline ?? 60_000,
-    concurrency: options.searchConcurrency ?? 2,
-    // Over night a server is restarted or an index loaded anew; that must not cost the run. Who is gone for an hour needs
-    // a person, and a run that ends is what a person or a supervisor notices.
-    outage: options.outage ?? "pause",
-    maxOutageMs: options.maxOutageMs ?? 3_600_000,
-  };
-}
-
 class Rollout {
   readonly searches: SearchQueue;
   readonly #options: RolloutOptions;
+  readonly #search: SearchSettings;
   readonly #segments: Segments;
   readonly #stop = new AbortController();
   readonly #off: () => void;
@@ -153,19 +110,13 @@ class Rollout {
         `groupSize is ${groupSize}, expected a positive integer.`,
       );
     }
-    const { maxFailedShare = 0 } = options;
-    if (!(maxFailedShare >= 0 && maxFailedShare <= 1)) {
-      throw new HindsearchError(
-        "INVALID_ARGUMENT",
-        `maxFailedShare is ${maxFailedShare}, expected a number from 0 to 1.`,
-      );
-    }
+    this.#search = searchSettings(options);
     this.#options = options;
     this.#total = questions.length * groupSize;
     this.#off = onAbort(signal, () => this.#stop.abort(signal?.reason));
     this.#segments = new Segments(options.decoder, this.#stop.signal);
     this.searches = new SearchQueue(retriever, {
-      ...searchLimits(options),
+      ...this.#search,
       topK: protocol.searchDepth,
       signal: this.#stop.signal,
       onOutage: (event) => {
@@ -274,7 +225,7 @@ class Rollout {
 
   #warnOfOutage(): void {
     const { onWarning = emitWarning } = this.#options;
-    const { maxOutageMs } = searchLimits(this.#options);
+    const { maxOutageMs } = this.#search;
     onWarning(
       `The search service does not answer. Trajectories that search wait for it, up to ${maxOutageMs / 1000} s in all ` +
         `(maxOutageMs); the others go on. The reason was: ${this.searches.outage?.reason}`,
@@ -282,7 +233,7 @@ class Rollout {
   }
 
   #lost(trajectory: Trajectory, cause: Error): Trajectory {
-    const { maxFailedShare = 0.1 } = this.#options;
+    const { maxFailedShare } = this.#search;
     this.#failed++;
     if (this.#failed > maxFailedShare * this.#total) {
       throw new HindsearchError(

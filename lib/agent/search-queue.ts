@@ -4,7 +4,7 @@ import { foreignReason } from "../network/secrets.js";
 import type { Passage } from "../retrieval/passage.js";
 import type { Retriever } from "../retrieval/retriever.js";
 import { controlQuery, mayPass, Outage, type OutageProgress, rememberAnswered } from "./outage.js";
-import { checkSearchLimits, type SearchLimits } from "./search-limits.js";
+import type { SearchSettings } from "./search-options.js";
 import { readReply } from "./search-reply.js";
 
 /** What became of one search. */
@@ -14,7 +14,7 @@ export type SearchOutcome =
   | { ok: false; error: HindsearchError };
 
 /** How searches are sent. */
-export interface SearchQueueOptions extends AbortOptions, SearchLimits {
+export interface SearchQueueOptions extends AbortOptions, Omit<SearchSettings, "maxFailedShare"> {
   /** Passages per query. */
   topK: number;
   /** Called when an outage begins, when it is found to go on, and when it is over or given up. */
@@ -50,7 +50,7 @@ type Attempt = { ok: true; lists: Passage[][] } | { ok: false; error: Hindsearch
 /**
  * Gathers the searches of many trajectories into batches for one retriever.
  *
- * While `concurrency` calls are under way, new queries wait and then leave together: a slow service gets fewer and
+ * While `searchConcurrency` calls are under way, new queries wait and then leave together: a slow service gets fewer and
  * larger batches, not more calls. A batch that fails is tried again query by query, so that one query that the
  * service cannot digest does not take its neighbours with it.
  *
@@ -74,9 +74,7 @@ export class SearchQueue {
     pausedMilliseconds: 0,
   };
 
-  /** @throws {@link HindsearchError} `INVALID_ARGUMENT` for options with which nothing would be sent or nothing end. */
   constructor(retriever: Retriever, options: SearchQueueOptions) {
-    checkSearchLimits(options);
     this.#retriever = retriever;
     this.#options = options;
   }
@@ -103,8 +101,9 @@ export class SearchQueue {
   }
 
   #send(): void {
-    const { concurrency } = this.#options;
-    if (this.#waiting.length === 0 || this.#batches >= concurrency || this.#outage !== undefined) return;
+    const { searchConcurrency } = this.#options;
+    if (this.#waiting.length === 0 || this.#batches >= searchConcurrency || this.#outage !== undefined)
+      return;
     const batch = this.#waiting;
     this.#waiting = [];
     this.#batches++;
@@ -140,7 +139,7 @@ export class SearchQueue {
   /** Asks for one query alone. `isOwn`: the failed attempt before was already for it alone. */
   async #retry(query: string, before: Attempt, isOwn: boolean): Promise<Attempt> {
     let [attempt, own] = [before, isOwn];
-    for (let retry = 0; retry < this.#options.retries && !attempt.ok; retry++) {
+    for (let retry = 0; retry < this.#options.searchRetries && !attempt.ok; retry++) {
       if (own && mayPass(attempt.error) === false) break;
       attempt = await this.#attempt([query]);
       own = true;
@@ -238,8 +237,8 @@ export class SearchQueue {
   }
 
   async #attempt(queries: string[], most = Number.POSITIVE_INFINITY): Promise<Attempt> {
-    const { signal, topK } = this.#options;
-    const deadline = Math.min(this.#options.deadline, Math.ceil(most));
+    const { signal, topK, searchDeadline } = this.#options;
+    const deadline = Math.min(searchDeadline, Math.ceil(most));
     this.#statistics.calls++;
     if (this.#calls++ === 0) this.#busySince = performance.now();
     try {

@@ -106,8 +106,9 @@ export class TrajectoryRecorder {
   observe(found: readonly Passage[]): Int32Array | undefined {
     const { protocol } = this.#start;
     const search = this.#searches.at(-1) as SearchRecord;
-    search.passages = protocol.newPassages(found, this.#shown);
-    const tokens = protocol.observationTokens(search.passages);
+    const { tokens, shown } = protocol.observation(protocol.newPassages(found, this.#shown));
+    search.passages = [...shown];
+    for (const { id } of shown) this.#shown.add(id);
     if (tokens.length >= this.room) return undefined;
     this.#insert(tokens, "observation");
     return tokens;

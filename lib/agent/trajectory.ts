@@ -46,8 +46,8 @@ export interface SearchRecord {
   /** What was searched for: the text between the tags, trimmed. */
   query: string;
   /**
-   * What was shown, best first; empty if nothing was found, or nothing new where repetitions are skipped, or the search
-   * failed.
+   * What was shown, best first, without what the limit cut off as a whole; empty if nothing was found, or nothing new
+   * where repetitions are skipped, or the search failed. Of a trajectory whose context was full: what there was no room for.
    */
   passages: Passage[];
   /** The tokens of the query, a span of kind `search`; of length 0 if one token holds tag and query. */

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { type SearchFailureOptions, searchLimits } from "../agent/rollout.js";
-import { checkSearchLimits } from "../agent/search-limits.js";
+import { type SearchFailureOptions, searchSettings } from "../agent/search-options.js";
 import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import { milliseconds, parseOptions } from "../network/options.js";
@@ -141,7 +140,7 @@ export function checkOptions(options: HindSearchOptions): void {
   const { kl, distillation } = options;
   const terms = { kl: given(kl), distillation: given(distillation) };
   parseOptions(Options, { ...options, ...terms }, "HindSearchTrainer");
-  checkSearchLimits(searchLimits(options.search ?? {}));
+  searchSettings(options.search ?? {});
   const { questions, evaluation } = options;
   for (const [name, list] of Object.entries({
     questions,

@@ -1,7 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { TokenScope } from "../agent/masks.js";
 import type { SearchProtocol } from "../agent/protocol.js";
-import type { SearchFailureOptions } from "../agent/rollout.js";
+import type { SearchFailureOptions } from "../agent/search-options.js";
 import type { Sampling } from "../agent/trajectory.js";
 import type { Question } from "../data/question.js";
 import type { Judge } from "../judge/judge.js";

@@ -1,6 +1,6 @@
 import type { TokenScope } from "../agent/masks.js";
 import { searchR1 } from "../agent/protocol.js";
-import type { SearchFailureOptions } from "../agent/rollout.js";
+import { type SearchSettings, searchSettings } from "../agent/search-options.js";
 import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import { hashQuestions, protocolSettings } from "../evaluation/evaluate.js";
@@ -84,7 +84,7 @@ export interface TrainerSettings {
   /** By optimizer steps. */
   learningRate: LearningRateSchedule;
   /** How searches that fail are treated. */
-  search: SearchFailureOptions;
+  search: SearchSettings;
   /** Tokens that are run together; `null`: the engine's default. */
   microBatchTokens: number | null;
   /** Whether backward computes most of a layer again. */
@@ -149,7 +149,7 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     distillation: resolveDistillation(options),
     optimizer: options.optimizer ?? {},
     learningRate,
-    search: options.search ?? {},
+    search: searchSettings(options.search ?? {}),
     microBatchTokens: options.microBatchTokens ?? null,
     checkpointActivations: options.checkpointActivations ?? true,
     measureEvery,

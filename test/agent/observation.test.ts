@@ -132,6 +132,28 @@ describe("passages that come again", () => {
     }
   });
 
+  test("are not skipped if the limit had cut them off: those were never shown", async () => {
+    // Room for the first passage and a piece of the second, then for the first alone.
+    for (const [room, expected] of [
+      [
+        10,
+        [
+          ["p0", "p1"],
+          ["p2", "p3"],
+          ["p4", "p5"],
+        ],
+      ],
+      [6, [["p0"], ["p1"], ["p2"]]],
+      [3, [["p0"], ["p1"], ["p2"]]],
+    ] as const) {
+      const maxObservationTokens = OPEN.length + room + CLOSE.length;
+      const { shown, trajectories } = await sample({ repeatedPassages: "skip", maxObservationTokens });
+      expect(shown[0]).toEqual(expected);
+      const [first] = texts(trajectories[0] as Trajectory);
+      expect(first).toBe("text 0\ntext 1".slice(0, room));
+    }
+  });
+
   test("until there are none left, and not twice in one search", async () => {
     const few = [RANKED[0], RANKED[0], RANKED[1], RANKED[2]] as Passage[];
     const { shown, trajectories } = await sample({ repeatedPassages: "skip" }, few);

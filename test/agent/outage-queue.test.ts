@@ -8,9 +8,9 @@ import { inAMinute } from "../support/interruptible.js";
 
 const OPTIONS: SearchQueueOptions = {
   topK: 2,
-  retries: 1,
-  deadline: 5_000,
-  concurrency: 1,
+  searchRetries: 1,
+  searchDeadline: 5_000,
+  searchConcurrency: 1,
   outage: "pause",
   maxOutageMs: 10_000,
 };
@@ -73,7 +73,7 @@ describe("an outage", () => {
   });
 
   test("lets nothing through but one try at a time, and tells how many wait", async () => {
-    const { state, queue, ask } = service({ concurrency: 4 });
+    const { state, queue, ask } = service({ searchConcurrency: 4 });
     await ask("first");
     state.gone = true;
     const waiting = [ask("a"), ask("b", "c")];
@@ -160,7 +160,10 @@ describe("an outage", () => {
     let hangs = false;
     const search = async (queries: readonly string[]) =>
       hangs ? new Promise<never>(() => {}) : queries.map((query) => [passage(query)]);
-    const queue = new SearchQueue({ search }, { ...OPTIONS, deadline: 40, retries: 0, maxOutageMs: 150 });
+    const queue = new SearchQueue(
+      { search },
+      { ...OPTIONS, searchDeadline: 40, searchRetries: 0, maxOutageMs: 150 },
+    );
     await queue.search("first");
     hangs = true;
     const started = performance.now();

@@ -57,11 +57,11 @@ describe("a rollout with an outage in it", () => {
     expect(undisturbed.searches).toMatchObject({ failures: 0, outages: 0, pausedMilliseconds: 0 });
   });
 
-  test("a real policy too", async () => {
+  test.each([8192, 256])("a real policy too, with room for %d tokens", async (cacheTokens) => {
     using policy = await warmPolicy();
     const tiny = new BoundProtocol(TINY_PROTOCOL, policy);
     const sample = async (retriever: Retriever) => {
-      using decoder = await policy.createDecoder({ cacheTokens: 8192 });
+      using decoder = await policy.createDecoder({ cacheTokens });
       return await run(retriever, { decoder, protocol: tiny, questions: TINY_QUESTIONS, seed: 5 });
     };
     const undisturbed = await sample(TINY_RETRIEVER);

@@ -1,13 +1,14 @@
 import { expect, test } from "vitest";
+import { searchSettings } from "../../lib/agent/search-options.js";
 import { SearchQueue, type SearchQueueOptions } from "../../lib/agent/search-queue.js";
 import type { Passage } from "../../lib/retrieval/passage.js";
 import type { Retriever } from "../../lib/retrieval/retriever.js";
 
 const OPTIONS: SearchQueueOptions = {
   topK: 2,
-  retries: 1,
-  deadline: 5_000,
-  concurrency: 1,
+  searchRetries: 1,
+  searchDeadline: 5_000,
+  searchConcurrency: 1,
   outage: "fail",
   maxOutageMs: 60_000,
 };
@@ -58,7 +59,7 @@ test("one bad query does not take its neighbours with it", async () => {
     if (queries.includes("bad")) throw new Error("cannot parse");
     return queries.map((q) => [passage(q)]);
   });
-  const queue = new SearchQueue(engine, { ...OPTIONS, retries: 2 });
+  const queue = new SearchQueue(engine, { ...OPTIONS, searchRetries: 2 });
   const outcomes = await Promise.all(["a", "bad", "c"].map((query) => queue.search(query)));
   expect(outcomes.map(({ ok }) => ok)).toEqual([true, false, true]);
   expect(outcomes[1]).toMatchObject({ error: { message: "cannot parse" } });
@@ -77,7 +78,7 @@ test("an error that passes is retried away", async () => {
 
 test("a retriever that never answers fails at the deadline", async () => {
   const { retriever: engine } = retriever(() => new Promise(() => {}));
-  const queue = new SearchQueue(engine, { ...OPTIONS, retries: 0, deadline: 20 });
+  const queue = new SearchQueue(engine, { ...OPTIONS, searchRetries: 0, searchDeadline: 20 });
   const outcome = await queue.search("a");
   expect(outcome).toMatchObject({
     ok: false,
@@ -93,7 +94,7 @@ test.each([
   ["null", () => [[], [null]]],
 ])("a reply with %s is a failure, not a result", async (_name, answer) => {
   const { retriever: engine } = retriever(answer);
-  const queue = new SearchQueue(engine, { ...OPTIONS, retries: 0 });
+  const queue = new SearchQueue(engine, { ...OPTIONS, searchRetries: 0 });
   const [, outcome] = await Promise.all([queue.search("a"), queue.search("b")]);
   expect(outcome).toMatchObject({ ok: false, error: { code: "RETRIEVAL_FAILED" } });
 });
@@ -149,27 +150,36 @@ test("a retriever that answers something else fails, with the reason", async () 
   }
 });
 
-test("options that would never send or never end are refused", () => {
-  const { retriever: engine } = retriever();
+test("options that would never send or never end are refused, others get their defaults", () => {
   for (const wrong of [
-    { concurrency: 0 },
-    { concurrency: Number.NaN },
-    { retries: -1 },
-    { deadline: Number.POSITIVE_INFINITY },
-    { deadline: 2 ** 31 },
-    { deadline: 0 },
+    { searchConcurrency: 0 },
+    { searchConcurrency: Number.NaN },
+    { searchRetries: -1 },
+    { searchDeadline: Number.POSITIVE_INFINITY },
+    { searchDeadline: 2 ** 31 },
+    { searchDeadline: 0 },
     { maxOutageMs: -1 },
     { maxOutageMs: 2 ** 31 },
+    { maxFailedShare: 1.5 },
     { outage: "wait" as never },
   ]) {
     const [name] = Object.keys(wrong);
-    expect(() => new SearchQueue(engine, { ...OPTIONS, ...wrong })).toThrow(
+    expect(() => searchSettings(wrong)).toThrow(
       expect.objectContaining({
         code: "INVALID_ARGUMENT",
-        message: expect.stringMatching(new RegExp(name as string, "i")),
+        message: expect.stringMatching(new RegExp(`^${name} is `)),
       }),
     );
   }
+  const { searchRetries, ...others } = searchSettings({ searchRetries: 7 });
+  expect(searchRetries).toBe(7);
+  expect(others).toEqual({
+    searchDeadline: 60_000,
+    searchConcurrency: 2,
+    outage: "pause",
+    maxOutageMs: 3_600_000,
+    maxFailedShare: 0.1,
+  });
 });
 
 test("what an engine says when it fails is kept in one short line, without secrets", async () => {
@@ -178,7 +188,7 @@ test("what an engine says when it fails is kept in one short line, without secre
       `GET https://me:hunter2@host/q?api_key=0123456789&q=x\nAuthorization: Bearer abcdefghijkl\n${"x".repeat(1e6)}`,
     );
   });
-  const outcome = await new SearchQueue(engine, { ...OPTIONS, retries: 0 }).search("q");
+  const outcome = await new SearchQueue(engine, { ...OPTIONS, searchRetries: 0 }).search("q");
   const message = outcome.ok ? "" : outcome.error.message;
   expect(message).toMatch(/^GET https:\/\/\[redacted\]@host\/q\?api_key=\[redacted\]&q=x Authorization: /);
   expect(message).not.toMatch(/hunter2|0123456789|abcdefghijkl/);

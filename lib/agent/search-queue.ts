@@ -125,7 +125,6 @@ export class SearchQueue {
     }
     // One after the other: a service in trouble must not get more calls than before.
     for (const [i, search] of batch.entries()) {
-      if (this.#outage !== undefined) return this.#pause(batch.slice(i), together.error);
       let attempt = await this.#retry(search.query, together, batch.length === 1);
       if (!attempt.ok && this.#waitsFor(attempt.error)) {
         if (await this.#isGone()) return this.#pause(batch.slice(i), attempt.error);

@@ -178,15 +178,30 @@ describe("abort", () => {
     expect(await asked.critique(INPUT)).toMatchObject({ status: "ok" });
   });
 
-  test("says nothing about the server: it is asked again at once", async () => {
-    const asked = judge(hang, { breakerFailures: 1, breakerOpenMs: 60_000 });
-    const controller = new AbortController();
-    const call = asked.critique(INPUT, { signal: controller.signal });
-    await expect.poll(() => service.server.inFlight).toBe(1);
-    controller.abort();
-    await expect(call).rejects.toMatchObject({ code: "ABORTED" });
+  test("says nothing about the server, neither that it is gone nor that it is there", async () => {
+    const asked = judge(hang, { breakerFailures: 2, breakerOpenMs: 60_000, retries: 0 });
+    const controllers = [1, 2, 3].map(() => new AbortController());
+    const aborted = controllers.map(({ signal }, i) =>
+      asked.critique({ ...INPUT, answer: `${i}` }, { signal }),
+    );
+    const outcomes = Promise.allSettled(aborted);
+    await expect.poll(() => service.server.inFlight).toBe(3);
+    for (const controller of controllers.splice(0, 2)) controller.abort();
+    await Promise.allSettled(aborted.slice(0, 2));
+    // Not gone: the next one is sent.
+    service.server.handler = status(500);
+    expect(await asked.critique(INPUT)).toMatchObject({ status: "failed", reason: /status 500/ as never });
+    controllers[0]?.abort();
+    await outcomes;
+    // Not there: the failure before it still counts, and this one is the second.
+    expect(await asked.critique(INPUT)).toMatchObject({ status: "failed" });
+    const sent = service.server.requests.length;
     service.server.handler = correct;
-    expect(await asked.critique(INPUT)).toMatchObject({ status: "ok" });
+    expect(await asked.critique(INPUT)).toMatchObject({
+      status: "failed",
+      reason: /nothing is sent/ as never,
+    });
+    expect(service.server.requests).toHaveLength(sent);
   });
 
   test("before the call", async () => {

@@ -2,9 +2,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { WebSearch } from "../../examples/web-search.js";
 import { sleep } from "../../lib/abort.js";
 import type { BreakerStats } from "../../lib/network/breaker.js";
+import { AttemptError } from "../../lib/network/retry.js";
 import { HttpEmbedding } from "../../lib/retrieval/embedding/http.js";
 import { QdrantRetriever } from "../../lib/retrieval/engines/qdrant.js";
 import { HttpRetriever } from "../../lib/retrieval/http.js";
+import { type QueryOutcome, RemoteRetriever } from "../../lib/retrieval/remote.js";
 import { RerankedRetriever } from "../../lib/retrieval/reranked.js";
 import { type Handler, loopbackServer, sendJson } from "../support/loopback-server.js";
 import { hang, slow, status } from "../support/misbehaviour.js";
@@ -142,6 +144,28 @@ test("a batch that is refused is still halved, and counts as an answer", async (
     await expect(client.search(["good", "bad"], 1)).rejects.toMatchObject({ retryable: false });
   }
   expect(client.stats().breaker.state).toBe("closed");
+});
+
+test("an engine that answers some of the queries is there", async () => {
+  class Partly extends RemoteRetriever {
+    constructor() {
+      super("half a cluster", { ...FAST, breakerFailures: 1 });
+    }
+    protected override async ask(queries: readonly string[]): Promise<QueryOutcome[]> {
+      const failed = new AttemptError("shard 3 is missing", { retryable: true });
+      return queries.map((query) => (query === "bad" ? failed : [one]));
+    }
+    protected override async disconnect() {}
+  }
+  const engine = new Partly();
+  const search = engine.search(["good", "bad"], 1);
+  await expect(search).rejects.toMatchObject({
+    retryable: true,
+    message: expect.stringContaining("shard 3"),
+  });
+  expect(engine.stats().breaker.state).toBe("closed");
+  await expect(engine.search(["bad"], 1)).rejects.toMatchObject({ retryable: true });
+  expect(engine.stats().breaker.state).toBe("open");
 });
 
 test.each([{ breakerFailures: 0 }, { breakerOpenMs: -1 }, { breakerFailures: 1.5 }])(

@@ -56,7 +56,7 @@ evaluation: { questions: dev.jsonl }
   const ours = resolveSettings(trainerOptions(configuration, participants));
   const theirs = resolveSettings({ ...participants, protocol, steps: 300 });
   // Where the library leaves a term's defaults to the engine, what the engine gets must be the same.
-  const withTerms = ({ policyTerm, kl, distillation, optimizer, search, ...rest }: typeof ours) => ({
+  const withTerms = ({ policyTerm, kl, distillation, optimizer, ...rest }: typeof ours) => ({
     ...rest,
     ...nativeTerms({ policy: policyTerm, kl: kl ?? {}, distill: distillation?.term ?? {} }),
     distillation: { ...distillation, term: null },
@@ -67,15 +67,6 @@ evaluation: { questions: dev.jsonl }
       weightDecay: 0.01,
       maxGradientNorm: 1,
       ...optimizer,
-    },
-    search: {
-      searchRetries: 1,
-      searchDeadline: 60_000,
-      searchConcurrency: 2,
-      maxFailedShare: 0.1,
-      outage: "pause",
-      maxOutageMs: 3_600_000,
-      ...search,
     },
   });
   expect(withTerms(ours)).toEqual(withTerms(theirs));

@@ -149,7 +149,7 @@ describe("an outage", () => {
     expect(queue.statistics).toMatchObject({ failures: 2, outages: 1 });
     const paused = queue.statistics.pausedMilliseconds;
     expect(paused).toBeGreaterThanOrEqual(200);
-    expect(paused).toBeLessThan(2_000);
+    expect(paused).toBeLessThan(4_000);
     expect(await ask("c")).toMatchObject([{ ok: false }]);
     expect(queue.statistics).toMatchObject({ failures: 3, outages: 1, pausedMilliseconds: paused });
     state.gone = false;
@@ -171,7 +171,7 @@ describe("an outage", () => {
       ok: false,
       error: { message: expect.stringContaining("No reply within 40 ms") },
     });
-    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(performance.now() - started).toBeLessThan(4_000);
   });
 
   test("an abort ends the wait at once", async () => {

@@ -159,7 +159,7 @@ describe("when it is half open", () => {
 
 describe("with retries", () => {
   const guarded = (options = {}) =>
-    new GuardedRetrier({ retries: 2, baseDelayMs: 1, breakerFailures: 2, breakerOpenMs: 20, ...options });
+    new GuardedRetrier({ retries: 2, baseDelayMs: 1, breakerFailures: 2, breakerOpenMs: 250, ...options });
 
   test("a request counts once, and its try has no retries", async () => {
     const requests = guarded();
@@ -172,7 +172,7 @@ describe("with retries", () => {
     expect(attempts).toBe(6);
     await reason(requests.run(failing, undefined));
     expect(attempts).toBe(6);
-    await sleep(25, undefined);
+    await sleep(260, undefined);
     await reason(requests.run(failing, undefined));
     expect(attempts).toBe(7);
     expect(requests.stats()).toMatchObject({

@@ -1,6 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { BoundProtocol } from "../agent/bound-protocol.js";
-import { rollout, type SearchFailureOptions } from "../agent/rollout.js";
+import { rollout } from "../agent/rollout.js";
+import type { SearchFailureOptions } from "../agent/search-options.js";
 import type { SequenceDecoder } from "../agent/segments.js";
 import type { Sampling, Trajectory } from "../agent/trajectory.js";
 import type { Tokenizer } from "../policy/tokenizer.js";

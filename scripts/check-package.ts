@@ -168,6 +168,8 @@ function checkUse(folder: string, { command = [process.execPath], require = true
      if (normalizeAnswer("The Answer!") !== "answer") throw new Error(normalizeAnswer("The Answer!"));`,
   );
   if (require) node("require.cjs");
+  const said = run(folder, "npx", "--no-install", "hindsearch", "doctor");
+  if (!said.includes("Nothing is wrong.")) throw new Error(`hindsearch doctor says:\n${said}`);
   for (const name of ["own-loop.ts", "own-loop/tiny-world.ts"])
     copyAsJavaScript(join(root, "examples", name), join(folder, name));
   node("own-loop.js");

@@ -1,10 +1,14 @@
 /** Runs arms side by side, a process each. */
 import { fork } from "node:child_process";
+import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ArmProgress, ArmResult, ArmTask } from "./arm.js";
 import type { ArmMessage } from "./arm-process.js";
 
-const SCRIPT = fileURLToPath(new URL("./arm-process.ts", import.meta.url));
+/** Beside this file, compiled or not. */
+const SCRIPT = fileURLToPath(
+  new URL(`./arm-process${extname(fileURLToPath(import.meta.url))}`, import.meta.url),
+);
 
 /** Runs one arm in its own process. Rejects if the process ends without a result. */
 export function runInProcess(

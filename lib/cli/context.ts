@@ -60,6 +60,16 @@ export function onRun<Arguments extends unknown[], Options>(
   });
 }
 
+/** Another process said what was wrong, and ended with this code. */
+export class CommandExit extends Error {
+  constructor(
+    /** The exit code. */
+    readonly code: number,
+  ) {
+    super(`a process ended with code ${code}`);
+  }
+}
+
 /** A command that did not come to its end. */
 export class CommandFailure extends Error {
   constructor(

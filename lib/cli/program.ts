@@ -3,6 +3,7 @@ import { Command, CommanderError } from "commander";
 import { HindsearchError } from "../errors.js";
 import { chatCommand } from "./commands/chat.js";
 import { configCommand } from "./commands/config.js";
+import { demoCommand } from "./commands/demo.js";
 import { doctorCommand } from "./commands/doctor.js";
 import { estimateCommand } from "./commands/estimate.js";
 import { evalCommand } from "./commands/eval.js";
@@ -11,7 +12,7 @@ import { indexCommand } from "./commands/index-corpus.js";
 import { initCommand } from "./commands/init.js";
 import { searchCommand } from "./commands/search.js";
 import { trainCommand } from "./commands/train.js";
-import { CommandFailure } from "./context.js";
+import { CommandExit, CommandFailure } from "./context.js";
 import { EXIT, exitCodeOf } from "./exit-codes.js";
 import { type OutputStreams, PROCESS_STREAMS } from "./output.js";
 
@@ -27,6 +28,7 @@ const COMMANDS: readonly ((program: Command, streams: OutputStreams) => void)[] 
   doctorCommand,
   initCommand,
   configCommand,
+  demoCommand,
 ];
 
 /** The command line with all its commands. */
@@ -70,6 +72,7 @@ export async function runCommandLine(
 
 function report({ reason, output, code }: CommandFailure): number {
   output.endProgress();
+  if (reason instanceof CommandExit) return reason.code;
   if (code !== undefined) {
     output.note("Stopped.");
     output.event("stopped", { exitCode: code });

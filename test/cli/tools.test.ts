@@ -1,6 +1,7 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test, vi } from "vitest";
 import { Policy } from "../../lib/policy/policy.js";
@@ -191,6 +192,32 @@ test("init writes a configuration that is valid but for its files, and a script 
     { cwd: path("fresh") },
   );
   expect(stdout).toMatch(/^answer: /m);
+});
+
+describe("demo", () => {
+  test("what it refuses is its own exit code", async () => {
+    const { code, stderr } = await run(["demo", "--weight", "much"]);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('--weight is "much"') });
+  });
+
+  test.skipIf(process.platform === "win32")(
+    "runs, and ends when it is told to, with all its processes",
+    async () => {
+      const child = spawn(process.execPath, [
+        join(built.folder, "dist/cli/main.js"),
+        "demo",
+        "--runs",
+        path("demo"),
+      ]);
+      let said = "";
+      child.stdout.on("data", (chunk) => {
+        said += chunk;
+        if (said.includes("Warm start")) child.kill("SIGTERM");
+      });
+      expect(await new Promise((done) => child.on("close", done))).toBe(143);
+      expect(said).toContain("1. Warm start");
+    },
+  );
 });
 
 async function freePort(): Promise<number> {

@@ -1,4 +1,4 @@
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { describe, expect, test, vi } from "vitest";
 import { parse } from "yaml";
 import { completion, marked } from "../judge/chat-service.js";
@@ -138,6 +138,21 @@ test("a judge that never answers is said once, and is not the end", async () => 
   expect(warnings).toMatchObject([
     { message: expect.stringMatching(/all \d+ failed, so it was plain GRPO/) },
   ]);
+});
+
+test("a replayed training asks nobody and gives the same weights", async () => {
+  await using server = await LoopbackServer.start(slow(0));
+  const file = await judged(server, "recorded", 2);
+  await appendFile(path(file), "replay: { folder: records, mode: record, corpus: tiny }\n");
+  expect((await run(["train", file], { env })).code).toBe(0);
+  const asked = server.requests.length;
+  expect(asked).toBeGreaterThan(0);
+  const again = await run(["train", file, "--replay", "--set", "run.folder=replayed", "--json"], { env });
+  expect(again.code, again.stderr).toBe(0);
+  expect(server.requests).toHaveLength(asked);
+  expect(await weights("replayed", 2)).toBe(await weights("recorded", 2));
+  const without = await run(["train", "train.yaml", "--replay"]);
+  expect(without).toMatchObject({ code: 2, stderr: expect.stringMatching(/replay\.folder is missing/) });
 });
 
 describe("resume", () => {

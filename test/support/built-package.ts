@@ -30,20 +30,26 @@ export class BuiltPackage {
     await cp(join(root, "package.json"), join(this.folder, "package.json"));
     await symlink(join(root, "node_modules"), join(this.folder, "node_modules"));
     for (const path of await readdir(join(root, "lib"), { recursive: true })) {
-      if (/\.c?ts$/.test(path)) await this.translate(path);
+      if (/\.c?ts$/.test(path)) await this.translate(join("lib", path), join("dist", path));
+    }
+    for (const path of [
+      "demo.ts",
+      ...(await readdir(join(root, "examples/world"))).map((name) => `world/${name}`),
+    ]) {
+      await this.translate(join("examples", path), join("dist/examples", path));
     }
     await this.placeBinary(binary);
   }
 
-  private async translate(path: string): Promise<void> {
-    const fileName = join(root, "lib", path);
+  private async translate(path: string, to: string): Promise<void> {
+    const fileName = join(root, path);
     const module = path.endsWith(".cts") ? ts.ModuleKind.CommonJS : ts.ModuleKind.ESNext;
     const compilerOptions = { module, target: ts.ScriptTarget.ES2022, verbatimModuleSyntax: true };
     const { outputText } = ts.transpileModule(await readFile(fileName, "utf8"), {
       fileName,
       compilerOptions,
     });
-    const target = join(this.folder, "dist", path.replace(/ts$/, "js"));
+    const target = join(this.folder, to.replace(/ts$/, "js"));
     await mkdir(dirname(target), { recursive: true });
     await writeFile(target, outputText);
   }

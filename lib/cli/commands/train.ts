@@ -13,6 +13,7 @@ import { TrainingReport } from "../training-report.js";
 
 interface TrainOptions extends ConfigurationOptions {
   resume?: boolean;
+  replay?: boolean;
   otherSettings?: boolean;
 }
 
@@ -22,6 +23,10 @@ export function trainCommand(program: Command, streams: OutputStreams): void {
     .description("train a model as a configuration says")
     .argument("<configuration>", "a YAML file; docs/configuration.md lists its keys")
     .option("--resume", "go on with the run in the run folder from its latest checkpoint")
+    .option(
+      "--replay",
+      "answer judge and searches from the records of replay.folder alone: no network, no bill",
+    )
     .option(
       "--other-settings",
       "with --resume: go on although settings that change what is computed are others",
@@ -48,11 +53,13 @@ function topKeys(): string {
 
 async function train(
   context: CommandContext,
-  { resume = false, otherSettings = false, ...options }: TrainOptions,
+  { resume = false, replay = false, otherSettings = false, set }: TrainOptions,
   file: string,
 ): Promise<void> {
   const { output, interrupt } = context;
-  const configuration = await readFor(context, file, options);
+  const configuration = await readFor(context, file, {
+    set: replay ? [...set, "replay.mode=replay"] : set,
+  });
   const runFolder = configuration.resolve(configuration.values.run.folder);
   // Said before a model is loaded for nothing.
   if (!resume && (await RunDirectory.exists(runFolder))) {

@@ -147,6 +147,16 @@ export class ChatJudge implements Judge {
     return this.#writer.stats();
   }
 
+  /** See {@link Judge.state}. */
+  state(): unknown {
+    return this.#writer.state();
+  }
+
+  /** See {@link Judge.restore}. */
+  restore(state: unknown): void {
+    this.#writer.restore(state, "ChatJudge");
+  }
+
   /** Requests that may be at work now; see `concurrency`. */
   get concurrency(): number {
     return this.#limit.limit;

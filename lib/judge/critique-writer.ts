@@ -6,6 +6,7 @@ import { AttemptError } from "../network/retry.js";
 import { type CritiqueChecks, checkCritique } from "./checks.js";
 import type { Critique } from "./critique.js";
 import type { JudgeInput } from "./input.js";
+import { parseState, WriterState } from "./judge-state.js";
 import { LEAK_POLICIES, LeakGuard, type LeakPolicy } from "./leak-guard.js";
 import { type ModelReply, type ParseOptions, parseCritique, type TextTokenizer } from "./parse.js";
 import {
@@ -175,6 +176,20 @@ export class CritiqueWriter {
       leaks: this.#guard.stats(),
       usage: this.#meter.usage(),
     };
+  }
+
+  /** See {@link Judge.state}. */
+  state(): z.output<typeof WriterState> {
+    const { calls, failures, leaks, usage } = this.stats();
+    return WriterState.parse({ calls, failures, leaks, usage });
+  }
+
+  /** See {@link Judge.restore}. */
+  restore(state: unknown, owner: string): void {
+    const parsed = parseState(WriterState, state, owner);
+    this.#counters.restore(parsed);
+    this.#guard.restore(parsed.leaks);
+    this.#meter.restore(parsed.usage);
   }
 
   /** What critiques depend on here. */

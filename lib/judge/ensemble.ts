@@ -4,6 +4,7 @@ import { foreignReason } from "../network/secrets.js";
 import { type Critique, readCritique } from "./critique.js";
 import { checkJudgeInput, type JudgeInput } from "./input.js";
 import type { Judge } from "./judge.js";
+import { EnsembleState, parseState } from "./judge-state.js";
 import { addLeaks } from "./leak-guard.js";
 import { JudgeCounters, type JudgeStats } from "./statistics.js";
 import { addUsage } from "./usage.js";
@@ -61,6 +62,32 @@ export class JudgeEnsemble implements Judge {
   /** How often each member was asked, and gave a critique; the rest is in the members' own figures. */
   memberStats(): EnsembleStats[] {
     return this.#counts.map((counts) => ({ ...counts }));
+  }
+
+  /** See {@link Judge.state}. */
+  state(): unknown {
+    const { calls, failures } = this.#counters.stats();
+    const members = this.#judges.map((judge, i) => ({
+      ...(this.#counts[i] as EnsembleStats),
+      state: judge.state?.() ?? null,
+    }));
+    return { calls, failures, members };
+  }
+
+  /** See {@link Judge.restore}. */
+  restore(state: unknown): void {
+    const parsed = parseState(EnsembleState, state, "JudgeEnsemble");
+    if (parsed.members.length !== this.#judges.length) {
+      throw new HindsearchError(
+        "INVALID_ARGUMENT",
+        `The state is of an ensemble of ${parsed.members.length} judges; this one has ${this.#judges.length}.`,
+      );
+    }
+    for (const [i, { asked, ok, state: inner }] of parsed.members.entries()) {
+      if (inner !== null) this.#judges[i]?.restore?.(inner);
+      this.#counts[i] = { asked, ok };
+    }
+    this.#counters.restore(parsed);
   }
 
   async #firstCritique(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {

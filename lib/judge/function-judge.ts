@@ -117,6 +117,16 @@ export class FunctionJudge implements Judge {
     return this.#writer.stats();
   }
 
+  /** See {@link Judge.state}. */
+  state(): unknown {
+    return this.#writer.state();
+  }
+
+  /** See {@link Judge.restore}. */
+  restore(state: unknown): void {
+    this.#writer.restore(state, "FunctionJudge");
+  }
+
   async #ask({ messages, maxTokens, reserve }: ModelRequest, signal: AbortSignal): Promise<ModelReply> {
     const { complete, temperature } = this.#options;
     const turns = messages.map(({ role, content }) => ({

@@ -20,6 +20,19 @@ export interface Judge {
   stats?(): JudgeStats;
 
   /**
+   * What it needs back after an interruption, so that budget and figures hold for the whole run; plain JSON without
+   * secrets. Goes into checkpoints.
+   */
+  state?(): unknown;
+
+  /**
+   * Goes on from such a state, before its first call.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if it is another judge's; then nothing is changed.
+   */
+  restore?(state: unknown): void;
+
+  /**
    * What its critiques depend on beside their input: model, version of the prompt, parameters. Critiques are recorded
    * under it. No secrets.
    */

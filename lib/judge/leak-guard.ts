@@ -86,6 +86,14 @@ export class LeakGuard {
     }
   }
 
+  /** Goes on from counts of before; those of another policy are not this one's. */
+  restore(stats: { [policy in LeakPolicy]?: Omit<LeakCounts, "rate"> | undefined }): void {
+    const { checked = 0, leaked = 0, leakedAgain = 0 } = stats[this.policy] ?? {};
+    this.#checked = checked;
+    this.#leaked = leaked;
+    this.#leakedAgain = leakedAgain;
+  }
+
   /** The counts so far. */
   stats(): LeakStats {
     const counts = { checked: this.#checked, leaked: this.#leaked, leakedAgain: this.#leakedAgain };

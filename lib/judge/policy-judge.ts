@@ -102,6 +102,16 @@ export class PolicyJudge implements Judge {
     return this.#writer.stats();
   }
 
+  /** See {@link Judge.state}. */
+  state(): unknown {
+    return this.#writer.state();
+  }
+
+  /** See {@link Judge.restore}. */
+  restore(state: unknown): void {
+    this.#writer.restore(state, "PolicyJudge");
+  }
+
   async #judge(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {
     try {
       return await this.#writer.write((request) => this.#ask(request, signal), input, "marked", signal);

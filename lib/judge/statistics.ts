@@ -40,6 +40,12 @@ export class JudgeCounters {
     return critique;
   }
 
+  /** Goes on from counts of before. */
+  restore({ calls, failures }: { calls: number; failures: Partial<JudgeStats["failures"]> }): void {
+    this.#calls = calls;
+    Object.assign(this.#failures, failures);
+  }
+
   /** The counts so far. */
   stats(): Pick<JudgeStats, "calls" | "ok" | "failures" | "latency"> {
     const failed = Object.values(this.#failures).reduce((sum, count) => sum + count, 0);

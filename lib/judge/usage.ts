@@ -126,6 +126,11 @@ export class UsageMeter {
     };
   }
 
+  /** Goes on from what was used before: the budget is that of both together. */
+  restore({ requests, promptTokens, completionTokens, estimated }: Omit<JudgeUsage, "money">): void {
+    Object.assign(this.#used, { requests, promptTokens, completionTokens, estimated });
+  }
+
   /** The counts so far. */
   usage(): JudgeUsage {
     return { ...this.#used, money: this.#prices ? this.#cost(this.#used).money : null };

@@ -7,7 +7,20 @@ import { HindsearchError } from "../errors.js";
 /** What a record answers: all parts that the answer depends on. */
 export type RecordKey = readonly unknown[];
 
-const Entry = z.strictObject({ version: z.literal(1), kind: z.string(), value: z.unknown() });
+const Entry = z.strictObject({
+  version: z.literal(1),
+  kind: z.string(),
+  run: z.string().exactOptional(),
+  value: z.unknown(),
+});
+
+/** What was recorded. */
+export interface Recorded {
+  /** JSON. */
+  value: unknown;
+  /** The run that recorded it; absent in records of before there were names. */
+  run?: string;
+}
 
 /**
  * Records as plain files, one per key: `<folder>/<kind>/ab/cdef….json`, named by a hash of the key.
@@ -27,7 +40,7 @@ export class RecordStore {
    * @returns The value, or `undefined` if there is no record.
    * @throws {@link HindsearchError} `IO` if the folder cannot be read.
    */
-  async read(kind: string, key: RecordKey): Promise<{ value: unknown } | undefined> {
+  async read(kind: string, key: RecordKey): Promise<Recorded | undefined> {
     const path = this.#path(kind, key);
     let text: string;
     try {
@@ -37,7 +50,7 @@ export class RecordStore {
       throw ioError("read", path, error);
     }
     const entry = parseEntry(text);
-    return entry?.kind === kind ? { value: entry.value } : undefined;
+    return entry?.kind === kind ? entry : undefined;
   }
 
   /**
@@ -47,9 +60,9 @@ export class RecordStore {
    * @returns The value that the record has now, as it will be read.
    * @throws {@link HindsearchError} `IO` if it cannot be written.
    */
-  async write(kind: string, key: RecordKey, value: unknown, replace: boolean): Promise<unknown> {
+  async write(kind: string, key: RecordKey, { run, value }: Recorded, replace: boolean): Promise<unknown> {
     const path = this.#path(kind, key);
-    const text = `${JSON.stringify({ version: 1, kind, value })}\n`;
+    const text = `${JSON.stringify({ version: 1, kind, run, value })}\n`;
     const partial = `${path}.${randomUUID()}.partial`;
     try {
       await mkdir(dirname(path), { recursive: true });

@@ -3,6 +3,7 @@ import { HindsearchError } from "../errors.js";
 import { type Critique, readCritique } from "../judge/critique.js";
 import { checkJudgeInput, type JudgeInput } from "../judge/input.js";
 import type { Judge } from "../judge/judge.js";
+import { parseState, RecordedState } from "../judge/judge-state.js";
 import { JudgeCounters, type JudgeStats } from "../judge/statistics.js";
 import type { ReplayCache } from "./replay-cache.js";
 
@@ -61,6 +62,20 @@ class RecordedJudge implements Judge {
       leaks,
       usage: usage ?? { requests: 0, promptTokens: 0, completionTokens: 0, estimated: 0, money: null },
     };
+  }
+
+  state(): unknown {
+    const { calls, failures } = this.#counters.stats();
+    const state = this.judge.state?.() ?? null;
+    return { calls, failures, hits: this.#hits, run: this.cache.run, state };
+  }
+
+  restore(state: unknown): void {
+    const parsed = parseState(RecordedState, state, "recordedJudge");
+    if (parsed.state !== null) this.judge.restore?.(parsed.state);
+    this.#counters.restore(parsed);
+    this.#hits = parsed.hits;
+    this.cache.goOn(parsed.run);
   }
 
   async #critique(input: JudgeInput, signal: AbortSignal | undefined): Promise<Critique> {

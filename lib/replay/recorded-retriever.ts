@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { parseOptions } from "../network/options.js";
 import { cutText } from "../retrieval/cut.js";
 import type { Passage } from "../retrieval/passage.js";
 import { checkSearch, type Retriever } from "../retrieval/retriever.js";
@@ -11,6 +12,8 @@ export interface RecordedRetrieverOptions {
   /** What passages depend on beside query and number: corpus, engine, parameters. */
   identity: string;
 }
+
+const State = z.object({ run: z.string().min(1), state: z.unknown() });
 
 const Passages: z.ZodType<Passage[]> = z.array(
   z.object({ id: z.string(), title: z.string(), text: z.string(), score: z.number().exactOptional() }),
@@ -68,6 +71,16 @@ class RecordedRetriever implements Retriever {
       const message = `There is no record of a search for ${query} to replay.`;
       throw new HindsearchError("RETRIEVAL_FAILED", message, { retryable: false });
     });
+  }
+
+  state(): unknown {
+    return { run: this.cache.run, state: this.retriever.state?.() ?? null };
+  }
+
+  restore(state: unknown): void {
+    const parsed = parseOptions(State, state, "recordedRetriever.restore");
+    if (parsed.state !== null) this.retriever.restore?.(parsed.state);
+    this.cache.goOn(parsed.run);
   }
 
   async close(): Promise<void> {

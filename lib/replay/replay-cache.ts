@@ -1,6 +1,7 @@
+import { randomUUID } from "node:crypto";
 import { HindsearchError } from "../errors.js";
 import { Scrubber } from "../network/secrets.js";
-import { type RecordKey, RecordStore } from "./record-store.js";
+import { type Recorded, type RecordKey, RecordStore } from "./record-store.js";
 
 /**
  * What a cache does.
@@ -55,7 +56,8 @@ const MODES: readonly ReplayMode[] = ["off", "record", "replay", "replay-else-re
  * Remembers what judges and retrievers said, by content: see `recordedJudge` and `recordedRetriever`.
  *
  * Within a run equal calls are made once and given one answer, whatever the mode but `off`: that is what makes a run with
- * a judge that samples repeat itself bit for bit when it is replayed.
+ * a judge that samples repeat itself bit for bit when it is replayed. It holds after a resume too: checkpoints name the run
+ * that records, and its records answer as if they had just been made.
  */
 export class ReplayCache {
   /** What is done. */
@@ -64,8 +66,9 @@ export class ReplayCache {
   readonly #scrubber: Scrubber;
   /** Calls under way. */
   readonly #open = new Map<string, Promise<unknown>>();
-  /** Of this run, in mode `record`. */
+  /** By this object. */
   readonly #written = new Set<string>();
+  #run: string = randomUUID();
   readonly #stats: ReplayStats = { hits: 0, misses: 0, written: 0 };
 
   /** @throws {@link HindsearchError} `INVALID_ARGUMENT`. */
@@ -125,6 +128,20 @@ export class ReplayCache {
     return answers;
   }
 
+  /** Name of the run that records; in no other cache, unless it goes on with that run. */
+  get run(): string {
+    return this.#run;
+  }
+
+  /**
+   * Goes on as the run of this name: what it has recorded stands.
+   *
+   * @param run - The `run` of a cache before an interruption.
+   */
+  goOn(run: string): void {
+    this.#run = run;
+  }
+
   /** The counts so far. */
   stats(): ReplayStats {
     return { ...this.#stats };
@@ -137,10 +154,10 @@ export class ReplayCache {
     isFinal: (answer: T) => boolean,
   ): Promise<(ReplayAnswer<T> | undefined)[]> {
     const records = await Promise.all(calls.map((call) => this.#recorded(kind, call)));
-    const stands = ({ name }: Call, record: { value: unknown } | undefined) =>
+    const stands = ({ name }: Call, record: Recorded | undefined) =>
       record !== undefined &&
       // Within a run an answer stands, even one that is not final.
-      (this.#written.has(name) || this.mode === "replay" || isFinal(record.value as T));
+      (this.#isOwn(name, record) || this.mode === "replay" || isFinal(record.value as T));
     const missing = calls.filter((call, i) => !stands(call, records[i]));
     this.#stats.hits += calls.length - missing.length;
     this.#stats.misses += missing.length;
@@ -150,7 +167,8 @@ export class ReplayCache {
       for (const [i, call] of missing.entries()) {
         const replace = this.mode === "record" || records[calls.indexOf(call)] !== undefined;
         const answer = this.#scrubbed(answers[i]);
-        made.set(call, (await this.#store.write(kind, call.key, answer, replace)) as T);
+        const record = { run: this.#run, value: answer };
+        made.set(call, (await this.#store.write(kind, call.key, record, replace)) as T);
         this.#written.add(call.name);
         this.#stats.written++;
       }
@@ -161,9 +179,13 @@ export class ReplayCache {
     });
   }
 
-  async #recorded(kind: string, { key, name }: Call): Promise<{ value: unknown } | undefined> {
-    if (this.mode === "record" && !this.#written.has(name)) return undefined;
-    return this.#store.read(kind, key);
+  async #recorded(kind: string, { key, name }: Call): Promise<Recorded | undefined> {
+    const record = await this.#store.read(kind, key);
+    return record && this.mode === "record" && !this.#isOwn(name, record) ? undefined : record;
+  }
+
+  #isOwn(name: string, record: Recorded): boolean {
+    return this.#written.has(name) || record.run === this.#run;
   }
 
   /** Secrets in texts, wherever they stand in the answer. */

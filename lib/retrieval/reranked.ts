@@ -98,6 +98,16 @@ export class RerankedRetriever implements Retriever {
     return this.#endpoint.stats();
   }
 
+  /** Of the retriever behind it. */
+  state(): unknown {
+    return this.#retriever.state?.();
+  }
+
+  /** Of the retriever behind it. */
+  restore(state: unknown): void {
+    this.#retriever.restore?.(state);
+  }
+
   /** Waits for the requests at work, then closes the connections and the first retriever. */
   async close(): Promise<void> {
     await this.#endpoint.close();

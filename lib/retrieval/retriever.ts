@@ -18,6 +18,16 @@ export interface Retriever {
    */
   search(queries: readonly string[], topK: number, options?: AbortOptions): Promise<Passage[][]>;
 
+  /** What it needs back after an interruption; plain JSON without secrets. Goes into checkpoints. */
+  state?(): unknown;
+
+  /**
+   * Goes on from such a state, before its first search.
+   *
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if it is another retriever's; then nothing is changed.
+   */
+  restore?(state: unknown): void;
+
   /** Gives back files, sockets and memory. Later searches reject with `DISPOSED`. May be called again. */
   close?(): Promise<void>;
 }

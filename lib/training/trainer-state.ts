@@ -16,6 +16,10 @@ export interface TrainerState {
   skippedInARow: number;
   /** What tells the initial policy from others: its log-probs of a fixed text; `null` where no copy of it is kept. */
   fingerprint: number[] | null;
+  /** What the judge needs back; `null` if it needs nothing. */
+  judge: unknown;
+  /** What the retriever needs back; likewise. */
+  retriever: unknown;
 }
 
 const VERSION = 1;
@@ -52,7 +56,15 @@ export async function readTrainerState({ step: steps, folder }: CheckpointFolder
   } catch (cause) {
     throw new HindsearchError("INVALID_CHECKPOINT", `${file} cannot be read as JSON.`, { cause });
   }
-  const { version, step, cursor, skippedInARow, fingerprint = null } = state ?? {};
+  const {
+    version,
+    step,
+    cursor,
+    skippedInARow,
+    fingerprint = null,
+    judge = null,
+    retriever = null,
+  } = state ?? {};
   if (version !== VERSION || step !== steps || !cursor || !Number.isSafeInteger(skippedInARow)) {
     throw new HindsearchError(
       "INVALID_CHECKPOINT",
@@ -60,7 +72,7 @@ export async function readTrainerState({ step: steps, folder }: CheckpointFolder
         `step ${step}.`,
     );
   }
-  return { step, cursor, skippedInARow: Number(skippedInARow), fingerprint };
+  return { step, cursor, skippedInARow: Number(skippedInARow), fingerprint, judge, retriever };
 }
 
 /**

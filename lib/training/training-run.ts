@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { basename, resolve } from "node:path";
 import { throwIfAborted } from "../abort.js";
 import type { QuestionSampler } from "../data/sampler.js";
+import { HindsearchError } from "../errors.js";
 import type { Policy } from "../policy/policy.js";
 import type { CheckpointFolder } from "../runs/checkpoints.js";
 import { redactSecrets } from "../runs/redact.js";
@@ -80,7 +81,8 @@ export class TrainingRun {
     const { directory } = this;
     const { policy, resume = false, signal } = this.options;
     const fingerprint = frozen && directory ? await fingerprintOf(frozen) : null;
-    const anew = { step: 0, cursor: questions.cursor, skippedInARow: 0, fingerprint };
+    const none = { judge: null, retriever: null };
+    const anew = { step: 0, cursor: questions.cursor, skippedInARow: 0, fingerprint, ...none };
     if (directory === undefined || resume === false) return anew;
     const changes = await compareSettings(directory, this.settings, resume === "with-other-settings");
     const latest = await directory.checkpoints.latest();
@@ -89,6 +91,8 @@ export class TrainingRun {
       checkFingerprint(state.fingerprint, fingerprint);
       questions.restore(state.cursor);
       await loadWeights(latest, policy, { signal });
+      this.#restore("judge", state.judge);
+      this.#restore("retriever", state.retriever);
     }
     if (changes.length > 0) {
       this.warn(`The run goes on with other settings than before: ${changes.join("; ")}.`);
@@ -96,6 +100,19 @@ export class TrainingRun {
     }
     await directory.rewind(state?.step ?? 0);
     return state ? { ...state, fingerprint } : anew;
+  }
+
+  /** Gives a participant back what it needs; one that is another than before begins anew. */
+  #restore(name: "judge" | "retriever", state: unknown): void {
+    if (state === null) return;
+    try {
+      this.options[name]?.restore?.(state);
+    } catch (error) {
+      if (!(error instanceof HindsearchError)) throw error;
+      this.warn(
+        `The ${name} does not go on from the checkpoint, so its budget and figures begin anew: ${error.message}`,
+      );
+    }
   }
 
   #startSinks(step: number): void {
@@ -142,7 +159,9 @@ export class TrainingRun {
     const due = finishing() || state.step % checkpointEvery === 0 || state.step === steps;
     if (!due && !(await this.#isBest(directory, score))) return undefined;
     const { policy, signal } = this.options;
-    const write = (folder: string) => saveTrainer(folder, policy, state, { signal });
+    const { judge, retriever } = this.options;
+    const parts = { judge: judge?.state?.() ?? null, retriever: retriever.state?.() ?? null };
+    const write = (folder: string) => saveTrainer(folder, policy, { ...state, ...parts }, { signal });
     const written = await directory.checkpoint(state.step, write, score);
     await directory.checkpoints.prune(keepCheckpoints);
     return written;

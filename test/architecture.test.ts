@@ -19,6 +19,7 @@ const layers = {
     "runs",
     "policy",
     "agent",
+    "serving",
     "reward",
     "judge",
     "replay",

@@ -1,11 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { z } from "zod";
-import { type AbortOptions, onAbort, throwIfAborted } from "../abort.js";
+import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { parseOptions } from "../network/options.js";
-import { Access } from "../retrieval/server/access.js";
-import { RefusedRequest } from "../retrieval/server/contracts.js";
+import { LocalServer, serverShape } from "../network/server/local-server.js";
+import { RefusedRequest } from "../network/server/refused-request.js";
 import { type PageFiles, readPageFiles } from "./page-files.js";
 import { parseRowQuery } from "./row-query.js";
 import { compareRuns, RunCollection } from "./run-collection.js";
@@ -28,12 +27,12 @@ export interface DashboardOptions extends AbortOptions {
 }
 
 const Options = z.strictObject({
-  host: z.string().min(1).default("127.0.0.1"),
+  ...serverShape,
   port: z.int().min(0).max(65_535).default(7860),
-  token: z.string().min(1).optional(),
-  onError: z.custom<(error: unknown) => void>((value) => typeof value === "function").optional(),
-  signal: z.instanceof(AbortSignal).optional(),
 });
+
+/** For a request, from its first byte to the answer. */
+const TIMEOUT_MS = 10_000;
 
 /** Sent with everything. Nothing from elsewhere is loaded, no script stands in the page, no text becomes HTML. */
 const HEADERS = {
@@ -44,7 +43,6 @@ const HEADERS = {
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
-  "cache-control": "no-store",
 };
 
 /**
@@ -72,95 +70,53 @@ export async function serveDashboard(
 }
 
 /** See {@link serveDashboard}. */
-export class DashboardServer implements AsyncDisposable {
+export class DashboardServer extends LocalServer {
   readonly #runs: RunCollection;
   readonly #options: z.output<typeof Options>;
-  readonly #token: string | undefined;
-  readonly #access: Access;
-  readonly #server: Server;
   readonly #page: ReadonlyMap<string, { type: string; body: Buffer }>;
-  readonly #stop = new AbortController();
-  #closing: Promise<void> | undefined;
 
   /** @internal */
   constructor(folders: readonly string[], options: DashboardOptions, { html, script, style }: PageFiles) {
+    const checked = parseOptions(Options, options, "serveDashboard");
     if (folders.length === 0) {
       throw new HindsearchError("INVALID_ARGUMENT", "The dashboard needs at least one folder with runs.");
     }
-    this.#options = parseOptions(Options, options, "serveDashboard");
-    this.#token = this.#options.token ?? (process.env.HINDSEARCH_SERVER_TOKEN || undefined);
-    this.#access = new Access(this.#options.host, this.#token);
+    // Nobody loses anything when a page is not loaded to its end.
+    super({ ...checked, timeoutMs: TIMEOUT_MS, graceMs: 0, headers: HEADERS });
+    this.#options = checked;
     this.#runs = new RunCollection(folders);
     this.#page = new Map([
       ["/", { type: "text/html; charset=utf-8", body: Buffer.from(html) }],
       ["/page.js", { type: "text/javascript; charset=utf-8", body: Buffer.from(script) }],
       ["/page.css", { type: "text/css; charset=utf-8", body: Buffer.from(style) }],
     ]);
-    this.#server = createServer({ requestTimeout: 10_000 }, (request, response) => {
-      void this.#handle(request, response);
-    });
   }
 
   /** @internal */
-  async listen(): Promise<void> {
-    const { host, port, signal } = this.#options;
+  override async listen(): Promise<void> {
     await this.#runs.refresh();
-    await new Promise<void>((ready, failed) => {
-      this.#server.once("error", (cause) => {
-        failed(new HindsearchError("IO", `Cannot serve on ${host}:${port}: ${cause.message}.`, { cause }));
-      });
-      this.#server.listen(port, host, ready);
-    });
-    const off = onAbort(signal, () => void this.close());
-    this.#server.once("close", off);
-  }
-
-  /** Where it listens, e.g. `http://127.0.0.1:7860`. */
-  get url(): string {
-    const { address, family, port } = this.#server.address() as AddressInfo;
-    return `http://${family === "IPv6" ? `[${address}]` : address}:${port}`;
+    await super.listen();
   }
 
   /** What to open in a browser: the url, with the token in its fragment, which browsers keep to themselves. */
   get address(): string {
-    return this.#token === undefined
-      ? `${this.url}/`
-      : `${this.url}/#token=${encodeURIComponent(this.#token)}`;
+    return this.token === undefined ? `${this.url}/` : `${this.url}/#token=${encodeURIComponent(this.token)}`;
   }
 
-  /** Takes no more requests and ends those at work. May be called again. */
-  async close(): Promise<void> {
-    this.#closing ??= new Promise((done) => {
-      this.#stop.abort();
-      this.#server.close(() => done());
-      this.#server.closeAllConnections();
-    });
-    await this.#closing;
-  }
-
-  /** The same as {@link DashboardServer.close}. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-
-  async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    try {
-      this.#access.checkHost(request);
-      if (request.method !== "GET" && request.method !== "HEAD") {
-        throw new RefusedRequest(405, "Method Not Allowed", { allow: "GET, HEAD" });
-      }
-      // Not resolved like an address: "//elsewhere" would name a host.
-      const [path = "", parameters = ""] = (request.url ?? "").split("?", 2);
-      const file = this.#page.get(path);
-      if (file !== undefined) return send(response, 200, file.type, file.body);
-      if (!path.startsWith("/api/")) throw new RefusedRequest(404, "Not Found");
-      this.#access.check(request);
-      refuseOtherSites(request);
-      const reply = await this.#reply(path.slice(5), new URLSearchParams(parameters));
-      sendJson(response, 200, reply);
-    } catch (error) {
-      this.#refuse(response, error);
+  /** @internal */
+  protected override async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    this.access.checkHost(request);
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      throw new RefusedRequest(405, "Method Not Allowed", { allow: "GET, HEAD" });
     }
+    // Not resolved like an address: "//elsewhere" would name a host.
+    const [path = "", parameters = ""] = (request.url ?? "").split("?", 2);
+    const file = this.#page.get(path);
+    if (file !== undefined) return this.sendBytes(response, 200, file.type, file.body);
+    if (!path.startsWith("/api/")) throw new RefusedRequest(404, "Not Found");
+    this.access.check(request);
+    refuseOtherSites(request);
+    this.send(response, 200, await this.#reply(path.slice(5), new URLSearchParams(parameters)));
   }
 
   async #reply(name: string, parameters: URLSearchParams): Promise<unknown> {
@@ -204,22 +160,21 @@ export class DashboardServer implements AsyncDisposable {
 
   /** Goes on by itself: the answers say how far it is. */
   #index(run: WatchedRun): void {
-    run.trajectories.update(this.#stop.signal).catch((error) => {
-      if (!this.#stop.signal.aborted) this.#options.onError?.(error);
+    run.trajectories.update(this.stop.signal).catch((error) => {
+      if (!this.stop.signal.aborted) this.#options.onError?.(error);
     });
   }
 
-  #refuse(response: ServerResponse, error: unknown): void {
+  /** @internal */
+  protected override refuse(response: ServerResponse, error: unknown): void {
     if (response.destroyed) return;
     if (error instanceof RefusedRequest) {
-      const { status, message, headers } = error;
-      sendJson(response, status, { detail: message }, headers);
+      this.send(response, error.status, { detail: error.message }, error.headers);
       return;
     }
     this.#options.onError?.(error);
     const known = error instanceof HindsearchError && (error.code === "INVALID_DATA" || error.code === "IO");
-    const detail = known ? error.message : "the dashboard failed";
-    sendJson(response, 500, { detail });
+    this.send(response, 500, { detail: known ? error.message : "the dashboard failed" });
   }
 }
 
@@ -232,29 +187,4 @@ function refuseOtherSites({ headers }: IncomingMessage): void {
 
 function whole(text: string | null, otherwise: number): number {
   return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : otherwise;
-}
-
-function sendJson(
-  response: ServerResponse,
-  status: number,
-  body: unknown,
-  headers?: Readonly<Record<string, string>>,
-): void {
-  send(response, status, "application/json", Buffer.from(JSON.stringify(body)), headers);
-}
-
-function send(
-  response: ServerResponse,
-  status: number,
-  type: string,
-  body: Buffer,
-  headers: Readonly<Record<string, string>> = {},
-): void {
-  response.writeHead(status, {
-    ...HEADERS,
-    "content-type": type,
-    "content-length": body.length,
-    ...headers,
-  });
-  response.end(response.req.method === "HEAD" ? undefined : body);
 }

@@ -2,6 +2,7 @@ import { createInterface } from "node:readline/promises";
 import { type Command, InvalidArgumentError } from "commander";
 import { BoundProtocol } from "../../agent/bound-protocol.js";
 import { FULL_SAMPLING, type Trajectory } from "../../agent/trajectory.js";
+import { type AgentEvent, watchAgent } from "../../agent/watched-agent.js";
 import { defined } from "../../config/defined.js";
 import { Held } from "../../config/held.js";
 import { openPolicy } from "../../config/open-policy.js";
@@ -12,7 +13,6 @@ import { wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
 import { manyLines, oneLine } from "../text.js";
-import { type AgentEvent, watchAgent } from "../watched-agent.js";
 
 interface ChatOptions extends TargetOptions {
   temperature: number;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { RefusedRequest } from "../../network/server/refused-request.js";
 import { formatContents, type Passage } from "../passage.js";
 
 /** A search that a request asks for, and how its answer is written. */
@@ -14,17 +15,6 @@ export interface RequestLimits {
   maxQueries: number;
   maxTopK: number;
   defaultTopK: number;
-}
-
-/** A request that cannot be served, with its status and the `detail` of the response body. */
-export class RefusedRequest extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-    readonly headers: Readonly<Record<string, string>> = {},
-  ) {
-    super(message);
-  }
 }
 
 /** Reads the body of a request. */

@@ -1,17 +1,16 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { availableParallelism } from "node:os";
 import PQueue from "p-queue";
 import { z } from "zod";
-import { type AbortOptions, onAbort, throwIfAborted, withDeadline } from "../../abort.js";
-import { HindsearchError } from "../../errors.js";
+import { type AbortOptions, throwIfAborted } from "../../abort.js";
 import { LatencyRecorder, type LatencySummary } from "../../network/latency.js";
 import { count, milliseconds, parseOptions } from "../../network/options.js";
+import { LocalServer, serverShape } from "../../network/server/local-server.js";
+import { RefusedRequest } from "../../network/server/refused-request.js";
+import { readJsonBody } from "../../network/server/request-body.js";
 import type { Passage } from "../passage.js";
 import type { Retriever } from "../retriever.js";
-import { Access } from "./access.js";
-import { CONTRACTS, RefusedRequest, type ServedSearch } from "./contracts.js";
-import { readJsonBody } from "./request-body.js";
+import { CONTRACTS, type ServedSearch } from "./contracts.js";
 
 /** Settings of {@link serveRetriever}. Times are in milliseconds. */
 export interface ServeOptions extends AbortOptions {
@@ -45,9 +44,8 @@ export interface ServeOptions extends AbortOptions {
 }
 
 const Options = z.strictObject({
-  host: z.string().min(1).default("127.0.0.1"),
+  ...serverShape,
   port: z.int().min(0).max(65_535).default(8000),
-  token: z.string().min(1).optional(),
   concurrency: count.default(Math.max(4, 2 * availableParallelism())),
   maxQueue: z.int().min(0).default(256),
   maxBodyBytes: count.default(2 ** 20),
@@ -56,8 +54,6 @@ const Options = z.strictObject({
   defaultTopK: count.default(3),
   timeoutMs: milliseconds.min(1).default(60_000),
   graceMs: milliseconds.default(10_000),
-  onError: z.custom<(error: unknown) => void>((value) => typeof value === "function").optional(),
-  signal: z.instanceof(AbortSignal).optional(),
 });
 
 /** What a {@link RetrieverServer} did so far. */
@@ -73,9 +69,6 @@ export interface ServeStats {
   /** From a request's admission to its answer. */
   latency: LatencySummary;
 }
-
-/** Longer than the keep-alive of the usual HTTP clients, so that none sends into a connection that is being closed. */
-const KEEP_ALIVE_MS = 75_000;
 
 /**
  * Serves a retriever to other trainers, Python ones above all, over HTTP:
@@ -105,54 +98,20 @@ export async function serveRetriever(
   return server;
 }
 
-/** See {@link serveRetriever}. Plain `node:http`: three routes do not pay for a framework that every user would install. */
-export class RetrieverServer implements AsyncDisposable {
+/** See {@link serveRetriever}. */
+export class RetrieverServer extends LocalServer {
   readonly #retriever: Retriever;
   readonly #options: z.output<typeof Options>;
-  readonly #access: Access;
-  readonly #server: Server;
   readonly #queue: PQueue;
   readonly #latency = new LatencyRecorder();
   readonly #stats = { served: 0, refused: 0, overloaded: 0, failed: 0 };
-  /** Fires when the grace of closing is over. */
-  readonly #stop = new AbortController();
-  /** Requests admitted and not answered yet. */
-  #admitted = 0;
-  #closing: Promise<void> | undefined;
-  #drained = () => {};
 
   /** @internal */
   constructor(retriever: Retriever, options: z.output<typeof Options>) {
+    super({ ...options, maxAdmitted: options.concurrency + options.maxQueue });
     this.#retriever = retriever;
     this.#options = options;
-    this.#access = new Access(
-      options.host,
-      options.token ?? (process.env.HINDSEARCH_SERVER_TOKEN || undefined),
-    );
     this.#queue = new PQueue({ concurrency: options.concurrency });
-    this.#server = createServer(
-      { requestTimeout: options.timeoutMs, keepAliveTimeout: KEEP_ALIVE_MS },
-      (request, response) => void this.#handle(request, response),
-    );
-  }
-
-  /** @internal */
-  async listen(): Promise<void> {
-    const { host, port, signal } = this.#options;
-    await new Promise<void>((ready, failed) => {
-      this.#server.once("error", (cause) => {
-        failed(new HindsearchError("IO", `Cannot serve on ${host}:${port}: ${cause.message}.`, { cause }));
-      });
-      this.#server.listen(port, host, ready);
-    });
-    const off = onAbort(signal, () => void this.close());
-    this.#server.once("close", off);
-  }
-
-  /** Where it listens, e.g. `http://127.0.0.1:8000`. */
-  get url(): string {
-    const { address, family, port } = this.#server.address() as AddressInfo;
-    return `http://${family === "IPv6" ? `[${address}]` : address}:${port}`;
   }
 
   /** Figures for logs and panels. */
@@ -160,139 +119,65 @@ export class RetrieverServer implements AsyncDisposable {
     return { ...this.#stats, latency: this.#latency.summary() };
   }
 
-  /** Takes no more requests, waits for those at work up to `graceMs`, then ends them. May be called again. */
-  async close(): Promise<void> {
-    this.#closing ??= this.#close();
-    await this.#closing;
-  }
-
-  /** The same as {@link RetrieverServer.close}. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-
-  async #close(): Promise<void> {
-    const closed = new Promise<void>((done) => this.#server.close(() => done()));
-    const drained = new Promise<void>((done) => {
-      this.#drained = done;
-      if (this.#admitted === 0) done();
-    });
-    const { graceMs } = this.#options;
-    const timers = [
-      setTimeout(() => this.#stop.abort(), graceMs),
-      // Those that are told so read it within a second, or do not read at all.
-      setTimeout(() => this.#server.closeAllConnections(), graceMs + 1000),
-    ];
-    await drained;
-    // They would stay for minutes; the others close behind their answers.
-    this.#server.closeIdleConnections();
-    await closed;
-    for (const timer of timers) clearTimeout(timer);
-  }
-
-  async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    try {
-      const path = (request.url ?? "").split("?", 1)[0] as string;
-      if (path === "/health") {
-        this.#access.checkHost(request);
-        return this.#send(response, 200, this.#health());
-      }
-      const contract = CONTRACTS.get(path);
-      if (contract === undefined) throw new RefusedRequest(404, "Not Found");
-      this.#access.check(request);
-      if (request.method !== "POST") throw new RefusedRequest(405, "Method Not Allowed", { allow: "POST" });
-      this.#checkRoom();
-      this.#admitted++;
+  /** @internal */
+  protected override async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = (request.url ?? "").split("?", 1)[0] as string;
+    if (path === "/health") {
+      this.access.checkHost(request);
+      return this.send(response, 200, this.#health());
+    }
+    const contract = CONTRACTS.get(path);
+    if (contract === undefined) throw new RefusedRequest(404, "Not Found");
+    this.access.check(request);
+    if (request.method !== "POST") throw new RefusedRequest(405, "Method Not Allowed", { allow: "POST" });
+    await this.admit(async () => {
       const start = performance.now();
-      try {
-        const body = await readJsonBody(request, this.#options.maxBodyBytes);
-        const search = contract(body, this.#options);
-        const lists = await this.#search(search, response);
-        this.#stats.served++;
-        this.#latency.record(performance.now() - start);
-        this.#send(response, 200, search.answer(lists));
-      } finally {
-        if (--this.#admitted === 0) this.#drained();
-      }
-    } catch (error) {
-      this.#refuse(response, error);
-    }
+      const body = await readJsonBody(request, this.#options.maxBodyBytes);
+      const search = contract(body, this.#options);
+      const lists = await this.whileWanted(response, (signal) => this.#search(search, signal));
+      this.#stats.served++;
+      this.#latency.record(performance.now() - start);
+      this.send(response, 200, search.answer(lists));
+    });
   }
 
-  /** Before the body is read: what waits must not fill the memory. */
-  #checkRoom(): void {
-    const { concurrency, maxQueue } = this.#options;
-    if (this.#closing !== undefined)
-      throw new RefusedRequest(503, "the server is closing", { "retry-after": "5" });
-    if (this.#admitted < concurrency + maxQueue) return;
-    throw new RefusedRequest(503, "too many requests are waiting", { "retry-after": "1" });
+  /** Waits for its turn and searches. */
+  async #search(search: ServedSearch, signal: AbortSignal): Promise<Passage[][]> {
+    const lists = await this.#queue.add(
+      () => {
+        throwIfAborted(signal);
+        return this.#retriever.search(search.queries, search.topK, { signal });
+      },
+      { signal },
+    );
+    if (lists.length === search.queries.length) return lists;
+    throw new Error(`the retriever gave ${lists.length} lists for ${search.queries.length} queries`);
   }
 
-  /** Waits for its turn and searches, until the answer, the time-out, or the client hangs up. */
-  async #search(search: ServedSearch, response: ServerResponse): Promise<Passage[][]> {
-    const { timeoutMs } = this.#options;
-    const gone = new AbortController();
-    const hangUp = () => gone.abort();
-    response.once("close", hangUp);
-    const off = onAbort(this.#stop.signal, hangUp);
-    try {
-      return await withDeadline(timeoutMs, gone.signal, async (signal, timedOut) => {
-        try {
-          const lists = await this.#queue.add(
-            () => {
-              throwIfAborted(signal);
-              return this.#retriever.search(search.queries, search.topK, { signal });
-            },
-            { signal },
-          );
-          if (lists.length === search.queries.length) return lists;
-          throw new Error(`the retriever gave ${lists.length} lists for ${search.queries.length} queries`);
-        } catch (error) {
-          if (!timedOut()) throw error;
-          throw new RefusedRequest(504, `no answer within ${timeoutMs} ms`);
-        }
-      });
-    } finally {
-      response.off("close", hangUp);
-      off();
-    }
-  }
-
-  #refuse(response: ServerResponse, error: unknown): void {
+  /** @internal */
+  protected override refuse(response: ServerResponse, error: unknown): void {
     // Nobody is there to be told.
     if (response.destroyed) return;
     if (!(error instanceof RefusedRequest)) {
-      const stopped = this.#stop.signal.aborted;
+      const stopped = this.stop.signal.aborted;
       this.#stats.failed++;
       if (!stopped) this.#options.onError?.(error);
       const headers = { "retry-after": "5" };
-      if (stopped) this.#send(response, 503, { detail: "the server is closing" }, headers);
-      else this.#send(response, 502, { detail: "the search failed" });
+      if (stopped) this.send(response, 503, { detail: "the server is closing" }, headers);
+      else this.send(response, 502, { detail: "the search failed" });
       return;
     }
     const { status, message, headers } = error;
     if (status < 500) this.#stats.refused++;
     else if (status === 504) this.#stats.failed++;
     else this.#stats.overloaded++;
-    this.#send(response, status, { detail: message }, headers);
-  }
-
-  #send(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
-    const text = Buffer.from(JSON.stringify(body));
-    response.writeHead(status, {
-      "content-type": "application/json",
-      "content-length": text.length,
-      "cache-control": "no-store",
-      ...headers,
-      ...(this.#closing !== undefined && { connection: "close" }),
-    });
-    response.end(text);
+    this.send(response, status, { detail: message }, headers);
   }
 
   #health() {
     const { concurrency } = this.#options;
     return {
-      status: this.#closing === undefined ? "healthy" : "closing",
+      status: this.closing ? "closing" : "healthy",
       retrievers: { total: concurrency, available: concurrency - this.#queue.pending },
     };
   }

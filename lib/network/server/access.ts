@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { HindsearchError } from "../../errors.js";
-import { RefusedRequest } from "./contracts.js";
+import { RefusedRequest } from "./refused-request.js";
 
 /** Whether only processes of the same machine can reach an address. */
 export function isLoopback(host: string): boolean {

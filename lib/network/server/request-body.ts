@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
-import { RefusedRequest } from "./contracts.js";
+import { RefusedRequest } from "./refused-request.js";
 
 /**
  * Reads the JSON body of a request.

@@ -1,9 +1,9 @@
 import type { AbortOptions } from "../abort.js";
-import type { BoundProtocol } from "../agent/bound-protocol.js";
-import { rollout } from "../agent/rollout.js";
-import type { SearchFailureOptions } from "../agent/search-options.js";
-import type { SequenceDecoder } from "../agent/segments.js";
-import type { Sampling, Trajectory } from "../agent/trajectory.js";
+import type { BoundProtocol } from "./bound-protocol.js";
+import { rollout } from "./rollout.js";
+import type { SearchFailureOptions } from "./search-options.js";
+import type { SequenceDecoder } from "./segments.js";
+import type { Sampling, Trajectory } from "./trajectory.js";
 import type { Tokenizer } from "../policy/tokenizer.js";
 import type { Passage } from "../retrieval/passage.js";
 import type { Retriever } from "../retrieval/retriever.js";
@@ -23,7 +23,7 @@ export interface WatchOptions extends AbortOptions, SearchFailureOptions {
   /** Whose control tokens are shown by their names: tags may be such tokens. */
   tokenizer: Tokenizer;
   sampling: Readonly<Sampling>;
-  seed: number;
+  seed: number | bigint;
   /** Hears of every turn and search, in order. */
   onEvent: (event: AgentEvent) => void;
   onWarning?: (warning: string) => void;

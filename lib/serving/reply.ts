@@ -1,0 +1,50 @@
+import type { CompletionPiece } from "./completion.js";
+import type { EventStream } from "./event-stream.js";
+import type { ReplyForm, WholeChoice } from "./replies.js";
+
+/** Where the pieces of an answer go. */
+export interface Reply {
+  /** Takes a piece. */
+  piece(piece: CompletionPiece): void;
+  /** Writes the end. */
+  end(promptTokens: number): Promise<void>;
+}
+
+/** Gathers the pieces for one JSON answer. */
+export function wholeReply(form: ReplyForm, choices: number, send: (body: object) => void): Reply {
+  const all = Array.from(
+    { length: choices },
+    (): WholeChoice => ({ text: "", tokens: [], logProbs: [], finish: "stop" }),
+  );
+  return {
+    piece({ choice, text, tokens, logProbs, finish }) {
+      const whole = all[choice] as WholeChoice;
+      whole.text += text;
+      whole.tokens.push(...tokens);
+      whole.logProbs.push(...logProbs);
+      if (finish !== null) whole.finish = finish;
+    },
+    async end(prompt) {
+      const completion = all.reduce((sum, { tokens }) => sum + tokens.length, 0);
+      send(form.whole(all, { prompt, completion }));
+    },
+  };
+}
+
+/** Sends the pieces while they are written. */
+export function streamedReply(form: ReplyForm, events: EventStream, withUsage: boolean): Reply {
+  const opened = new Set<number>();
+  let completion = 0;
+  return {
+    piece(piece) {
+      if (!opened.has(piece.choice)) events.send(form.opening(piece.choice));
+      opened.add(piece.choice);
+      completion += piece.tokens.length;
+      events.send(form.piece(piece));
+    },
+    async end(prompt) {
+      if (withUsage) events.send(form.usage({ prompt, completion }));
+      await events.end();
+    },
+  };
+}

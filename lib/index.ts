@@ -277,6 +277,9 @@ export { PrometheusSink, type PrometheusSinkOptions } from "./runs/sinks/prometh
 export { TensorBoardSink, type TensorBoardSinkOptions } from "./runs/sinks/tensorboard.js";
 export { WebhookSink, type WebhookSinkOptions } from "./runs/sinks/webhook.js";
 
+// Serving.
+export type { ServedAgentOptions } from "./serving/served-agent.js";
+export { PolicyServer, type ServePolicyOptions, servePolicy } from "./serving/server.js";
 // Training.
 export { type AdvantageOptions, groupAdvantages, rewardsEqual } from "./training/advantages.js";
 export { totalsOf, trainingBatch } from "./training/batch.js";

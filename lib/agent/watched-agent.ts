@@ -1,12 +1,12 @@
 import type { AbortOptions } from "../abort.js";
+import type { Tokenizer } from "../policy/tokenizer.js";
+import type { Passage } from "../retrieval/passage.js";
+import type { Retriever } from "../retrieval/retriever.js";
 import type { BoundProtocol } from "./bound-protocol.js";
 import { rollout } from "./rollout.js";
 import type { SearchFailureOptions } from "./search-options.js";
 import type { SequenceDecoder } from "./segments.js";
 import type { Sampling, Trajectory } from "./trajectory.js";
-import type { Tokenizer } from "../policy/tokenizer.js";
-import type { Passage } from "../retrieval/passage.js";
-import type { Retriever } from "../retrieval/retriever.js";
 
 /** What an agent does, as it does it. */
 export type AgentEvent =

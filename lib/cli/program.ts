@@ -11,6 +11,7 @@ import { exportCommand } from "./commands/export.js";
 import { indexCommand } from "./commands/index-corpus.js";
 import { initCommand } from "./commands/init.js";
 import { searchCommand } from "./commands/search.js";
+import { serveCommand } from "./commands/serve.js";
 import { trainCommand } from "./commands/train.js";
 import { CommandExit, CommandFailure } from "./context.js";
 import { EXIT, exitCodeOf } from "./exit-codes.js";
@@ -24,6 +25,7 @@ const COMMANDS: readonly ((program: Command, streams: OutputStreams) => void)[] 
   searchCommand,
   chatCommand,
   exportCommand,
+  serveCommand,
   estimateCommand,
   doctorCommand,
   initCommand,

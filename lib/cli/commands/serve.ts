@@ -26,7 +26,11 @@ export function serveCommand(program: Command, streams: OutputStreams): void {
     .option("--checkpoint <steps>", "the checkpoint after so many steps, latest, best, or initial")
     .option("--model <folder>", "a model folder instead")
     .option("--name <name>", "what clients call the model; default: the name of the run or file")
-    .option("--host <address>", "where to listen; others than this machine need HINDSEARCH_SERVER_TOKEN", "127.0.0.1")
+    .option(
+      "--host <address>",
+      "where to listen; others than this machine need HINDSEARCH_SERVER_TOKEN",
+      "127.0.0.1",
+    )
     .option("--port <number>", "0 takes a free one", wholeNumber(0), 8080)
     .option("--no-agent", "without the search agent, and so without opening the retriever");
   onRun(command, streams, serve);
@@ -42,7 +46,9 @@ async function serve(context: CommandContext, options: ServeCommandOptions, path
     const opened = options.agent
       ? held.add(await openRetriever(configuration, { signal }), (one) => one[Symbol.asyncDispose]())
       : undefined;
-    const policy = held.add(await openPolicy(configuration, { folder: model, signal }), (one) => one.dispose());
+    const policy = held.add(await openPolicy(configuration, { folder: model, signal }), (one) =>
+      one.dispose(),
+    );
     const { name = basename(resolve(path)).replace(/\.ya?ml$/, ""), host, port } = options;
     const agent = opened && { retriever: opened.retriever, protocol: protocolOf(protocol) };
     const server = held.add(

@@ -42,11 +42,11 @@ const KEEP_ALIVE_MS = 75_000;
  * `node:http`: a handful of routes does not pay for a framework that every user would install.
  */
 export abstract class LocalServer implements AsyncDisposable {
-  /** What is asked of clients, if anything is. */
+  /** What is asked of clients, if anything is. @internal */
   protected readonly token: string | undefined;
-  /** Who may use it. */
+  /** Who may use it. @internal */
   protected readonly access: Access;
-  /** Fires when the grace of closing is over. */
+  /** Fires when the grace of closing is over. @internal */
   protected readonly stop = new AbortController();
   readonly #options: LocalServerOptions;
   readonly #server: Server;
@@ -74,10 +74,10 @@ export abstract class LocalServer implements AsyncDisposable {
     );
   }
 
-  /** Answers a request, or throws why not. */
+  /** Answers a request, or throws why not. @internal */
   protected abstract handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 
-  /** Tells the client why its request was not answered. */
+  /** Tells the client why its request was not answered. @internal */
   protected abstract refuse(response: ServerResponse, error: unknown): void;
 
   /** @internal */
@@ -111,7 +111,7 @@ export abstract class LocalServer implements AsyncDisposable {
     await this.close();
   }
 
-  /** Whether no more requests are taken. */
+  /** Whether no more requests are taken. @internal */
   protected get closing(): boolean {
     return this.#closing !== undefined;
   }
@@ -140,6 +140,7 @@ export abstract class LocalServer implements AsyncDisposable {
    *
    * @throws {@link RefusedRequest} 503 if there is no room, before anything of its body is read: what waits must not
    * fill the memory.
+   * @internal
    */
   protected async admit(body: () => Promise<void>): Promise<void> {
     if (this.closing) throw new RefusedRequest(503, "the server is closing", { "retry-after": "5" });
@@ -155,7 +156,7 @@ export abstract class LocalServer implements AsyncDisposable {
     }
   }
 
-  /** Runs `body` under a signal that fires when the client hangs up, time is over, or the server ends. */
+  /** Runs `body` under a signal that fires when the client hangs up, time is over, or the server ends. @internal */
   protected async whileWanted<T>(
     response: ServerResponse,
     body: (signal: AbortSignal) => Promise<T>,
@@ -180,7 +181,7 @@ export abstract class LocalServer implements AsyncDisposable {
     }
   }
 
-  /** Answers with a JSON value. */
+  /** Answers with a JSON value. @internal */
   protected send(
     response: ServerResponse,
     status: number,
@@ -190,7 +191,7 @@ export abstract class LocalServer implements AsyncDisposable {
     this.sendBytes(response, status, "application/json", Buffer.from(JSON.stringify(body)), headers);
   }
 
-  /** Answers with bytes of a type. */
+  /** Answers with bytes of a type. @internal */
   protected sendBytes(
     response: ServerResponse,
     status: number,

@@ -123,14 +123,12 @@ export class SearchQueue {
       for (const [i, search] of batch.entries()) this.#found(search, together.lists[i] as Passage[]);
       return;
     }
+    if (await this.#isOutage(together.error)) return this.#pause(batch, together.error);
     // One after the other: a service in trouble must not get more calls than before.
     for (const [i, search] of batch.entries()) {
-      let attempt = await this.#retry(search.query, together, batch.length === 1);
-      if (!attempt.ok && this.#waitsFor(attempt.error)) {
-        if (await this.#isGone()) return this.#pause(batch.slice(i), attempt.error);
-        // It answers others, so this failure is the query's own; or it has passed by now.
-        attempt = await this.#attempt([search.query]);
-      }
+      const attempt = await this.#retry(search.query, together, batch.length === 1);
+      if (!attempt.ok && (await this.#isOutage(attempt.error)))
+        return this.#pause(batch.slice(i), attempt.error);
       this.#settle(search, attempt);
     }
   }
@@ -161,17 +159,13 @@ export class SearchQueue {
     settle({ ok: false, error });
   }
 
-  /** Whether an outage with this error would be waited for. */
-  #waitsFor(error: HindsearchError): boolean {
+  /** Whether a failure is one of the service's that is waited for, and not the query's own. */
+  async #isOutage(error: HindsearchError): Promise<boolean> {
     const { outage, maxOutageMs } = this.#options;
     if (outage === "fail" || this.#statistics.pausedMilliseconds >= maxOutageMs) return false;
-    // Of an error that says nothing, the retriever's past decides: one that never worked is no outage.
-    return mayPass(error) ?? controlQuery(this.#retriever) !== undefined;
-  }
-
-  /** Whether the service fails a query too that it should answer. */
-  async #isGone(): Promise<boolean> {
     const control = controlQuery(this.#retriever);
+    // Of an error that says nothing, the retriever's past decides: one that never worked is no outage.
+    if (!(mayPass(error) ?? control !== undefined)) return false;
     if (control === undefined) return true;
     const attempt = await this.#attempt([control]);
     return !attempt.ok && mayPass(attempt.error) !== false;

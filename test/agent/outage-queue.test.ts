@@ -57,16 +57,16 @@ describe("an outage", () => {
     const { state, queue, ask } = service({}, down);
     await ask("first");
     state.calls.length = 0;
-    // The batch, its first query alone, the control query, a try.
-    state.failing = 4;
+    // The batch, the control query, a try.
+    state.failing = 3;
     expect(await ask("a", "b", "c")).toEqual(found("a", "b", "c"));
     expect(state.events).toEqual(["begins", "goes on", "ends"]);
-    expect(state.calls.slice(0, 2)).toEqual([["a", "b", "c"], ["a"]]);
-    for (const [control, ...others] of state.calls.slice(2, 5)) {
+    expect(state.calls[0]).toEqual(["a", "b", "c"]);
+    for (const [control, ...others] of state.calls.slice(1, 4)) {
       expect(control).toMatch(/^first \d+$/);
       expect(others).toEqual([]);
     }
-    expect(state.calls.slice(5)).toEqual([["a", "b", "c"]]);
+    expect(state.calls.slice(4)).toEqual([["a", "b", "c"]]);
     expect(queue.statistics).toMatchObject({ searches: 4, failures: 0, outages: 1 });
     expect(queue.statistics.pausedMilliseconds).toBeGreaterThanOrEqual(90);
     expect(queue.outage).toBeUndefined();
@@ -126,7 +126,7 @@ describe("an outage", () => {
     const busy = () => new AttemptError("busy", { retryable: true, retryAfterMs: 400 });
     const { state, queue, ask } = service({}, busy);
     await ask("first");
-    state.failing = 3;
+    state.failing = 2;
     await ask("a");
     expect(queue.statistics.pausedMilliseconds).toBeGreaterThanOrEqual(395);
     expect(state.events).toEqual(["begins", "ends"]);
@@ -209,13 +209,22 @@ describe("a query of which the service can make nothing", () => {
     expect(state.events).toEqual([]);
   });
 
-  test("does not fail if what was wrong passes just then", async () => {
+  test("is asked again, and does not fail if what was wrong passes just then", async () => {
     const { state, queue, ask } = service();
     await ask("first");
-    // Its batch and it alone; the control query is answered.
-    state.failing = 2;
+    // Its own call alone; the control query is answered.
+    state.failing = 1;
     expect(await ask("a")).toEqual(found("a"));
-    expect(queue.statistics).toMatchObject({ failures: 0, outages: 0 });
+    expect(queue.statistics).toMatchObject({ failures: 0, outages: 0, calls: 4 });
+  });
+
+  test("waits for an outage that begins while it is asked again", async () => {
+    const { state, queue, ask } = service();
+    await ask("first");
+    // Its own call fails, the control query is answered; then its second call fails and the control query too.
+    state.fails = () => [2, 4, 5].includes(state.calls.length);
+    expect(await ask("a")).toEqual(found("a"));
+    expect(queue.statistics).toMatchObject({ failures: 0, outages: 1 });
   });
 });
 

@@ -108,7 +108,7 @@ describe("one hears of it", () => {
   test("in the progress when it begins and when it ends, and once in a warning", async () => {
     const warnings: string[] = [];
     const heard: (RolloutProgress & { at: number })[] = [];
-    const flaky = new Interruptible(engine, { after: 1, failures: 5 });
+    const flaky = new Interruptible(engine, { after: 1, failures: 4 });
     await run(flaky, {
       maxOutageMs: 90_000,
       onWarning: (warning) => warnings.push(warning),

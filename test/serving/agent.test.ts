@@ -1,3 +1,5 @@
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { generateText, streamText } from "ai";
 import OpenAI from "openai";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Policy } from "../../lib/policy/policy.js";
@@ -93,6 +95,30 @@ describe("an agent", () => {
       "content",
       "search",
     ]);
+  });
+
+  test("works with the AI SDK, whole and streamed: its turns are the reasoning", async () => {
+    await start(await MemoryRetriever.create(corpus));
+    const provider = createOpenAICompatible({ name: "hindsearch", baseURL: `${server?.url}/v1` });
+    const request = {
+      model: provider("tuned-search"),
+      prompt: "What is the capital of France?",
+      maxRetries: 0,
+    };
+    const { text, reasoningText, usage, finishReason } = await generateText(request);
+    expect(text).toBe("Paris");
+    expect(reasoningText).toContain("I must look.");
+    expect(finishReason).toBe("stop");
+    expect(usage.outputTokens).toBeGreaterThan(0);
+    const parts: string[] = [];
+    let streamed = "";
+    for await (const part of streamText(request).fullStream) {
+      parts.push(part.type);
+      if (part.type === "text-delta") streamed += part.text;
+    }
+    expect(streamed).toBe("Paris");
+    expect(parts.indexOf("reasoning-delta")).toBeLessThan(parts.indexOf("text-delta"));
+    expect(parts).not.toContain("error");
   });
 
   test("says that the search failed, to the client in short and to the operator in full", async () => {

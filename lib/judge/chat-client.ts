@@ -1,5 +1,6 @@
 import OpenAI from "openai";
 import { z } from "zod";
+import { connectionFailure, RefusedAnswer } from "../network/connection-failure.js";
 import {
   AttemptError,
   attemptWithin,
@@ -47,8 +48,11 @@ export class ChatClient {
 
   constructor(options: ChatClientOptions) {
     this.#options = options;
+    const { origin, pathname, searchParams } = new URL(options.baseURL);
     this.#client = new OpenAI({
-      baseURL: options.baseURL,
+      // The client puts its paths behind all that it is given, a query included.
+      baseURL: `${origin}${pathname}`,
+      defaultQuery: Object.fromEntries(searchParams),
       // Local servers need none, but the client insists; and it must not find one of another service in the environment.
       apiKey: options.apiKey ?? "none",
       adminAPIKey: null,
@@ -98,15 +102,9 @@ export class ChatClient {
   /** Errors of the client hold the server's words, so none is passed on as a cause. */
   #failure(error: unknown): AttemptError {
     const { scrubber } = this.#options;
-    if (error instanceof TooLarge)
-      return new AttemptError(error.message, { retryable: false, charged: true });
     if (error instanceof OpenAI.APIConnectionError) {
-      const { cause } = error;
-      if (cause instanceof TooLarge)
-        return new AttemptError(cause.message, { retryable: false, charged: true });
-      const reason = innermost(error);
-      const charged = !UNREACHED.test(reason);
-      return new AttemptError(`connection failed: ${scrubber.scrub(reason)}`, { retryable: true, charged });
+      const { message, retryable } = connectionFailure(error);
+      return new AttemptError(scrubber.scrub(message), { retryable, charged: !UNREACHED.test(message) });
     }
     if (error instanceof OpenAI.APIError && typeof error.status === "number") {
       const { status, headers } = error as { status: number; headers: Headers | undefined };
@@ -135,7 +133,7 @@ export class ChatClient {
     const { choices, usage: counts } = Completion.safeParse(response).data ?? {};
     const choice = choices?.[0];
     if (choice === undefined) {
-      const found = typeof response === "string" ? response : (JSON.stringify(response) ?? String(response));
+      const found = typeof response === "string" ? response : asText(response);
       throw new AttemptError(`status 200, but the answer is no chat completion: ${scrubber.excerpt(found)}`, {
         retryable: true,
         status: 200,
@@ -157,7 +155,8 @@ export class ChatClient {
 /** Nothing was sent, so nothing is charged. */
 const UNREACHED = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH/;
 
-class TooLarge extends Error {}
+/** Of a refusal, so much is read for the message. */
+const EXCERPT_BYTES = 4096;
 
 /** Fetches and reads the whole body, so that abort and cap hold for all of it; the client then reads it from memory. */
 async function cappedFetch(
@@ -166,23 +165,27 @@ async function cappedFetch(
   maxBytes: number,
 ): Promise<Response> {
   const response = await fetch(url, { ...init, redirect: "manual" });
+  const most = response.ok ? maxBytes : EXCERPT_BYTES;
   const chunks: Uint8Array[] = [];
   let total = 0;
   for await (const chunk of response.body ?? []) {
     total += chunk.length;
-    // Counted after decompression; leaving the loop cancels the body.
-    if (total > maxBytes) throw new TooLarge(`the answer has more than maxResponseBytes (${maxBytes}) bytes`);
     chunks.push(chunk);
+    // Counted after decompression; leaving the loop cancels the body.
+    if (total <= most) continue;
+    if (!response.ok) break;
+    throw new RefusedAnswer(`the answer has more than maxResponseBytes (${maxBytes}) bytes`);
   }
   const { status, statusText, headers } = response;
-  const body = total === 0 ? null : Buffer.concat(chunks);
+  const body = total === 0 ? null : Buffer.concat(chunks).subarray(0, most);
   return new Response(body, { status, statusText, headers });
 }
 
-function innermost(error: Error): string {
-  let message = error.message;
-  for (let cause = error.cause; cause instanceof Error; cause = cause.cause) {
-    message = cause.message || String((cause as NodeJS.ErrnoException).code ?? message);
+/** A server may nest its answer deeper than any stack. */
+function asText(answer: unknown): string {
+  try {
+    return JSON.stringify(answer) ?? String(answer);
+  } catch {
+    return "JSON that is nested too deeply";
   }
-  return message;
 }

@@ -6,7 +6,7 @@ import { AdaptiveLimit } from "../network/adaptive-limit.js";
 import { Breaker, breakerShape } from "../network/breaker.js";
 import { count, endpoint, headers, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { AttemptError, Retrier, type RetryOptions } from "../network/retry.js";
-import { Scrubber } from "../network/secrets.js";
+import { requestSecrets, Scrubber } from "../network/secrets.js";
 import { ChatClient, type ChatRequest } from "./chat-client.js";
 import type { Critique } from "./critique.js";
 import {
@@ -118,8 +118,7 @@ export class ChatJudge implements Judge {
     const { model, temperature, seed, request, structured, votes } = this.#options;
     checkVotes(votes, "temperature" in request ? Number.POSITIVE_INFINITY : temperature);
     const apiKey = this.#options.apiKey ?? (process.env.HINDSEARCH_JUDGE_API_KEY || undefined);
-    const query = [...new URL(baseURL).searchParams.values()];
-    const scrubber = new Scrubber([apiKey, ...Object.values(headers), ...query]);
+    const scrubber = new Scrubber(requestSecrets({ apiKey, headers, url: baseURL }));
     this.#client = new ChatClient({ baseURL, apiKey, headers, timeoutMs, maxResponseBytes, scrubber });
     this.#retrier = new Retrier(this.#options);
     this.#breaker = new Breaker(this.#options, isOutage);

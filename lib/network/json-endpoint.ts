@@ -88,16 +88,22 @@ export class JsonEndpoint {
 
   /**
    * @param read - Checks the answer; throws {@link AttemptError} if it cannot be used.
+   * @param isFinal - Whether a failed request is a failure, and not asked for in another way. Default: always.
    * @throws {@link AttemptError} after the last attempt, or at once while the breaker is open; `ABORTED`.
    */
-  async post<T>(body: unknown, read: (answer: unknown) => T, { signal }: AbortOptions): Promise<T> {
+  async post<T>(
+    body: unknown,
+    read: (answer: unknown) => T,
+    { signal }: AbortOptions,
+    isFinal: (error: unknown) => boolean = () => true,
+  ): Promise<T> {
     throwIfAborted(signal);
     const attempt = () =>
       attemptWithin(this.#timeoutMs, signal, async (inner) =>
         read(await postJson(this.#target, body, inner)),
       );
     return abortable(
-      this.#queue.add(() => this.#counted(attempt, signal)),
+      this.#queue.add(() => this.#counted(attempt, signal, isFinal)),
       signal,
     );
   }
@@ -115,12 +121,16 @@ export class JsonEndpoint {
     await this.#closing;
   }
 
-  async #counted<T>(attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  async #counted<T>(
+    attempt: () => Promise<T>,
+    signal: AbortSignal | undefined,
+    isFinal: (error: unknown) => boolean,
+  ): Promise<T> {
     this.#stats.requests++;
     try {
       return await this.#requests.run(attempt, signal);
     } catch (error) {
-      if (!signal?.aborted) this.#stats.failures++;
+      if (!signal?.aborted && isFinal(error)) this.#stats.failures++;
       throw error;
     }
   }

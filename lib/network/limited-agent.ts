@@ -1,7 +1,5 @@
 import { Agent, DecoratorHandler, type Dispatcher } from "undici";
-
-/** A response that is refused whatever its content. */
-class RefusedResponse extends Error {}
+import { RefusedAnswer } from "./connection-failure.js";
 
 /**
  * Connections for clients that read responses by `fetch`, which has no limits of its own: responses above the size are cut
@@ -24,6 +22,26 @@ export function limitedAgent(limits: { connections: number; maxResponseBytes: nu
   );
 }
 
+/** How a response begins. */
+export interface ResponseHead {
+  status: number;
+  /** Lower-case names. */
+  headers: Record<string, string | string[] | undefined>;
+}
+
+/**
+ * The same connections, for one request whose response's head is told: clients drop it with a status that they do not
+ * expect.
+ *
+ * @internal
+ */
+export function hearing(agent: Dispatcher, hear: (head: ResponseHead) => void): Dispatcher {
+  return agent.compose(
+    (dispatch) => (options, handler) =>
+      dispatch(options, new HearResponse(handler, hear) as Dispatcher.DispatchHandler),
+  );
+}
+
 type ResponseStart = Parameters<Required<Dispatcher.DispatchHandler>["onResponseStart"]>;
 
 /** As it is; its types lack the methods. */
@@ -35,25 +53,22 @@ class RefuseCompression extends Decorator {
   override onResponseStart(...response: ResponseStart): void {
     const encoding = response[2]["content-encoding"] ?? "identity";
     if (encoding !== "identity") {
-      throw new RefusedResponse(`the answer is compressed (${encoding}) although that was not asked for`);
+      throw new RefusedAnswer(`the answer is compressed (${encoding}) although that was not asked for`);
     }
     super.onResponseStart(...response);
   }
 }
 
-/**
- * What went wrong under a rejected `fetch`, whose own message says only that it did.
- *
- * @returns The innermost message, and whether another attempt may end otherwise.
- * @internal
- */
-export function fetchFailure(error: unknown): { reason: string; retryable: boolean } {
-  let inner = error;
-  while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
-  const { code, message } = inner as { code?: string; message?: string };
-  const tooLarge = code === "UND_ERR_RES_EXCEEDED_MAX_SIZE";
-  const reason = tooLarge
-    ? "the answer has more than maxResponseBytes bytes"
-    : message || String(code ?? inner);
-  return { reason, retryable: !tooLarge && !(inner instanceof RefusedResponse) };
+class HearResponse extends Decorator {
+  readonly #hear: (head: ResponseHead) => void;
+
+  constructor(handler: Dispatcher.DispatchHandler, hear: (head: ResponseHead) => void) {
+    super(handler);
+    this.#hear = hear;
+  }
+
+  override onResponseStart(...response: ResponseStart): void {
+    this.#hear({ status: response[1], headers: response[2] });
+    super.onResponseStart(...response);
+  }
 }

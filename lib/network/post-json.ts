@@ -1,13 +1,16 @@
 import { Agent, request } from "undici";
+import { connectionFailure } from "./connection-failure.js";
 import { type AnswerLimits, type RawAnswer, readAcceptance, readJsonAnswer } from "./json-answer.js";
 import { AttemptError } from "./retry.js";
-import { Scrubber } from "./secrets.js";
+import { requestSecrets, Scrubber } from "./secrets.js";
 
 /** Where and how {@link postJson} asks. */
 export interface PostTarget extends AnswerLimits {
   url: string;
   /** Lower-case names. */
   headers: Record<string, string>;
+  /** What of all that must be shown nowhere. */
+  secrets: readonly string[];
   dispatcher: Agent;
 }
 
@@ -28,14 +31,21 @@ interface TargetOptions {
  * @internal
  */
 export function postTarget(options: TargetOptions, environment: string): PostTarget {
-  const { url, headers, timeoutMs, maxResponseBytes, concurrency } = options;
-  const apiKey = options.apiKey ?? (process.env[environment] || undefined);
+  const { url, timeoutMs, maxResponseBytes, concurrency } = options;
+  const headers = Object.fromEntries(
+    Object.entries(options.headers).map(([name, value]) => [name.toLowerCase(), value]),
+  );
+  // What the caller says wins over the environment, in whichever option he says it.
+  const fromEnvironment = "authorization" in headers ? undefined : process.env[environment] || undefined;
+  const apiKey = options.apiKey ?? fromEnvironment;
+  const secrets = requestSecrets({ apiKey, headers, url });
   return {
     url,
+    secrets,
     headers: apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${apiKey}` },
     dispatcher: new Agent({ connections: concurrency, connectTimeout: timeoutMs }),
     maxResponseBytes,
-    scrubber: new Scrubber([apiKey, ...Object.values(headers), ...new URL(url).searchParams.values()]),
+    scrubber: new Scrubber(secrets),
   };
 }
 
@@ -89,11 +99,9 @@ async function post<T>(
       bodyTimeout: 0,
     });
     return await read({ status: statusCode, headers, body: response.body }, target);
-  } catch (cause) {
-    if (cause instanceof AttemptError) throw cause;
-    const reason = target.scrubber.scrub(
-      (cause as Error).message || String((cause as { code?: unknown }).code),
-    );
-    throw new AttemptError(`connection failed: ${reason}`, { retryable: true, cause });
+  } catch (error) {
+    if (error instanceof AttemptError) throw error;
+    const { message, retryable } = connectionFailure(error);
+    throw new AttemptError(target.scrubber.scrub(message), { retryable });
   }
 }

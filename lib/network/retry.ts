@@ -78,8 +78,9 @@ export interface RetryOptions {
   /** The longest such wait. Default 30,000. */
   maxDelayMs?: number | undefined;
   /**
-   * The longest wait that a server may ask for with Retry-After, in milliseconds. It is waited as told; if a server
-   * asks for more, the request fails at once with the figure in its message. Default 300,000.
+   * The longest wait that a server may ask for with Retry-After, in milliseconds. It is waited as told, unless it is
+   * shorter than `baseDelayMs`; if a server asks for more, the request fails at once with the figure in its message.
+   * Default 300,000.
    */
   maxRetryAfterMs?: number | undefined;
 }
@@ -137,8 +138,10 @@ export class Retrier {
         if (!(error instanceof AttemptError)) throw error;
         this.#refuseToWait(error);
         if (!error.retryable || attempts > retries) throw counted(error, attempts);
-        if (error.retryAfterMs === undefined) await sleep(this.#backOff(attempts), signal);
-        else this.#pausedUntil = Math.max(this.#pausedUntil, performance.now() + error.retryAfterMs);
+        const { retryAfterMs = 0 } = error;
+        this.#pausedUntil = Math.max(this.#pausedUntil, performance.now() + retryAfterMs);
+        // A server that says "at once", or a date that its clock takes for the future, would be asked without a pause.
+        if (retryAfterMs < this.#options.baseDelayMs) await sleep(this.#backOff(attempts), signal);
         this.retried++;
       }
     }

@@ -20,8 +20,8 @@ export interface ReplayCacheOptions {
   /** What is done. */
   mode: ReplayMode;
   /**
-   * Values that are never written, in addition to those of the environment variables `HINDSEARCH_…_API_KEY`: `***` stands
-   * in their place, in the record and in what this run is given.
+   * Values that are never written, in addition to those of the environment variables `HINDSEARCH_…_API_KEY`, `…_TOKEN`
+   * and `…_PASSWORD` and of `PGPASSWORD`: `***` stands in their place, in the record and in what this run is given.
    */
   secrets?: readonly string[] | undefined;
 }
@@ -50,6 +50,7 @@ interface Call {
   name: string;
 }
 
+const SECRET_VARIABLE = /^(?:HINDSEARCH_\w*(?:API_KEY|TOKEN|PASSWORD)|PGPASSWORD)$/;
 const MODES: readonly ReplayMode[] = ["off", "record", "replay", "replay-else-record"];
 
 /**
@@ -81,7 +82,7 @@ export class ReplayCache {
     }
     this.mode = mode;
     this.#store = new RecordStore(folder);
-    const variables = Object.entries(process.env).filter(([name]) => /^HINDSEARCH_\w*API_KEY$/.test(name));
+    const variables = Object.entries(process.env).filter(([name]) => SECRET_VARIABLE.test(name));
     this.#scrubber = new Scrubber([...secrets, ...variables.map(([, value]) => value)]);
   }
 

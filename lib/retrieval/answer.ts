@@ -40,7 +40,8 @@ export function contentId(contents: string): string {
   return `sha256-${createHash("sha256").update(contents).digest("hex").slice(0, 16)}`;
 }
 
-function malformed(contract: string, problem: string): AttemptError {
+/** @internal */
+export function malformed(contract: string, problem: string): AttemptError {
   return new AttemptError(`the answer does not have the form of ${contract}: ${problem}`, {
     retryable: false,
     status: 200,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { checkCount, contentId, parseAnswer } from "./answer.js";
+import { checkCount, contentId, malformed, parseAnswer } from "./answer.js";
 import { type Passage, parseContents } from "./passage.js";
 
 const CONTRACT = "POST /batch_search";
@@ -13,12 +13,16 @@ const Response = z.tuple([z.array(z.array(Document)), z.array(z.array(z.number()
  * per query. More hits than asked for are cut off, fewer are fine.
  *
  * @returns One list per query, each at most `topK` long.
- * @throws {@link AttemptError} if it has another form, or not one list per query.
+ * @throws {@link AttemptError} if it has another form, or not one list per query and one score per document.
  */
 export function parseFlashRag(response: unknown, queries: number, topK: number): Passage[][] {
   const [documents, scores] = parseAnswer(Response, response, CONTRACT, FORM);
   checkCount(documents.length, queries, CONTRACT);
   checkCount(scores.length, queries, CONTRACT);
+  documents.forEach(({ length }, query) => {
+    const found = scores[query]?.length;
+    if (found !== length) throw malformed(CONTRACT, `${found} scores for ${length} documents`);
+  });
   return documents.map((list, query) =>
     list.slice(0, topK).map(({ id, contents }, rank) => {
       const passage = { id: String(id ?? contentId(contents)), ...parseContents(contents) };

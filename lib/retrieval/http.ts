@@ -72,9 +72,10 @@ export class HttpRetriever extends RemoteRetriever {
    */
   constructor(options: HttpRetrieverOptions) {
     const checked = parseOptions(Options, options, "HttpRetriever");
-    super(addressOf(checked.url), checked);
+    const target = postTarget(checked, "HINDSEARCH_RETRIEVER_API_KEY");
+    super(addressOf(checked.url), checked, target.secrets);
     this.#dialect = DIALECTS[checked.dialect];
-    this.#target = postTarget(checked, "HINDSEARCH_RETRIEVER_API_KEY");
+    this.#target = target;
   }
 
   /** @internal */

@@ -5,6 +5,7 @@ import { type BreakerOptions, breakerShape } from "../network/breaker.js";
 import { GuardedRetrier, type RequestStats } from "../network/guarded-retrier.js";
 import { count, milliseconds, parseOptions, retryShape } from "../network/options.js";
 import { AttemptError, attemptWithin, type RetryOptions } from "../network/retry.js";
+import { Scrubber } from "../network/secrets.js";
 import { Batcher, type Outcome } from "./batcher.js";
 import { cutText } from "./cut.js";
 import type { Passage } from "./passage.js";
@@ -73,6 +74,7 @@ export abstract class RemoteRetriever implements Retriever {
   readonly #options: z.output<typeof Options>;
   readonly #where: string;
   readonly #requests: GuardedRetrier;
+  readonly #scrubber: Scrubber;
   readonly #batcher: Batcher;
   readonly #stats = { queries: 0, sent: 0, requests: 0, failures: 0 };
   #closing: Promise<void> | undefined;
@@ -80,10 +82,17 @@ export abstract class RemoteRetriever implements Retriever {
   /**
    * @param where - The engine's address for messages, without secrets.
    * @param options - Settings; others than those of {@link RemoteOptions} are ignored.
+   * @param secrets - Keys and the like that the engine is sent. `***` stands in their place in messages and, from 12
+   * characters on, in passages: a server may repeat them there.
    * @throws {@link HindsearchError} `INVALID_ARGUMENT`.
    */
-  protected constructor(where: string, options: RemoteOptions) {
+  protected constructor(
+    where: string,
+    options: RemoteOptions,
+    secrets: readonly (string | undefined)[] = [],
+  ) {
     this.#where = where;
+    this.#scrubber = new Scrubber(secrets);
     this.#options = parseOptions(Options, options, new.target.name);
     this.#requests = new GuardedRetrier(this.#options);
     const { batchSize: size, batchWindowMs: windowMs, concurrency } = this.#options;
@@ -168,7 +177,7 @@ export abstract class RemoteRetriever implements Retriever {
     let again: AttemptError | undefined;
     for (const [i, answer] of answers.entries()) {
       const query = queries[i] as string;
-      if (!(answer instanceof AttemptError)) outcomes.set(query, answer.slice(0, topK));
+      if (!(answer instanceof AttemptError)) outcomes.set(query, this.#passages(answer, topK));
       else if (answer.retryable) again ??= answer;
       else outcomes.set(query, this.#failure(answer));
     }
@@ -196,9 +205,19 @@ export abstract class RemoteRetriever implements Retriever {
     return queries.map((query) => [query, failure]);
   }
 
+  #passages(answer: readonly Passage[], topK: number): Passage[] {
+    const scrub = (text: string) => this.#scrubber.scrubContents(text);
+    return answer.slice(0, topK).map((passage) => ({
+      ...passage,
+      id: scrub(passage.id),
+      title: scrub(passage.title),
+      text: scrub(passage.text),
+    }));
+  }
+
   #failure(cause: unknown): HindsearchError {
     if (cause instanceof HindsearchError) return cause;
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = this.#scrubber.scrub(cause instanceof Error ? cause.message : String(cause));
     return new HindsearchError("RETRIEVAL_FAILED", `Search at ${this.#where} failed: ${reason}.`, { cause });
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { LatencyRecorder } from "../../lib/network/latency.js";
-import { Scrubber } from "../../lib/network/secrets.js";
+import { requestSecrets, Scrubber } from "../../lib/network/secrets.js";
 
 describe("LatencyRecorder", () => {
   test("is all zeros before the first call", () => {
@@ -39,4 +39,53 @@ describe("Scrubber", () => {
   test("a secret at the cut is gone as a whole", () => {
     expect(scrubber.excerpt(`${"x".repeat(155)}sk-secret`)).toBe(`"${"x".repeat(155)}***"`);
   });
+
+  test.each([0, 1, 2, 3])(
+    "finds them in base64, %d bytes behind its beginning, in either alphabet",
+    (before) => {
+      const text = `${"x".repeat(before)}sk-secret-longer?>~ and more`;
+      for (const form of [Buffer.from(text).toString("base64"), Buffer.from(text).toString("base64url")]) {
+        const left = Buffer.from(
+          new Scrubber(["sk-secret-longer?>~"]).scrub(form).replace("***", ""),
+          "base64",
+        );
+        expect(left.toString("latin1")).not.toMatch(/secret|longer/);
+      }
+    },
+  );
+
+  test("finds what was encoded twice", () => {
+    const secret = 'sk-"secret"/longer';
+    const once = [encodeURIComponent(secret), JSON.stringify(secret), Buffer.from(secret).toString("base64")];
+    for (const text of once) {
+      expect(new Scrubber([secret]).scrub(encodeURIComponent(text))).toMatch(/^(%22)?\*\*\*/);
+    }
+  });
+
+  test("reads no more of a page than it shows, and shows no half secret at its end", () => {
+    const page = "sk-secret-longer".repeat(300_000);
+    const start = performance.now();
+    expect(new Scrubber(["sk-secret-longer"]).excerpt(page)).toMatch(/^"(\*{3})+\*{0,2}…?"$/);
+    expect(performance.now() - start).toBeLessThan(200);
+  });
+
+  test("takes only long ones out of contents, where a short one may be a word", () => {
+    const careful = new Scrubber(["Stanford", "sk-secret-longer"]);
+    expect(careful.scrub("Stanford, sk-secret-longer")).toBe("***, ***");
+    expect(careful.scrubContents("Stanford, sk-secret-longer")).toBe("Stanford, ***");
+  });
+});
+
+test("the secrets of a request are its key and what its headers and its address's query are made of", () => {
+  const secrets = requestSecrets({
+    apiKey: "the-key",
+    headers: {
+      authorization: `Basic ${Buffer.from("user:the-password").toString("base64")}`,
+      cookie: "theme=dark; session=the-session",
+    },
+    url: "http://h/path?api_key=a%2fb+c&plain",
+  });
+  for (const secret of ["the-key", "the-password", "the-session", "a%2fb+c", "a/b c", "plain"]) {
+    expect(secrets).toContain(secret);
+  }
 });

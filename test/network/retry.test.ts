@@ -18,6 +18,12 @@ const told = (retryAfterMs: number) =>
   new AttemptError("busy", { retryable: true, status: 429, retryAfterMs });
 
 describe("Retrier", () => {
+  test("a server that says at once is not asked at once", async () => {
+    const { attempt, gaps } = failing(told(0), told(1), told(0));
+    expect(await new Retrier({ baseDelayMs: 40 }).run(attempt, undefined)).toBe("done");
+    for (const [i, gap] of gaps().entries()) expect(gap).toBeGreaterThanOrEqual(20 * 2 ** i - 2);
+  });
+
   test("repeats what may pass, with growing waits", async () => {
     const { attempt, gaps } = failing(passing(), passing(), passing());
     const retrier = new Retrier({ baseDelayMs: 40 });

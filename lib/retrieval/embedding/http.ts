@@ -123,13 +123,14 @@ export class HttpEmbedding implements EmbeddingModel {
   }
 
   async #batch(inputs: string[], signal: AbortSignal | undefined): Promise<Float32Array[]> {
+    const isDivisible = (cause: unknown) =>
+      inputs.length > 1 && cause instanceof AttemptError && BATCH_REFUSALS.includes(cause.status);
+    const read = (answer: unknown) => this.#read(answer, inputs.length);
     try {
-      return await this.#endpoint.post(this.#request(inputs), (answer) => this.#read(answer, inputs.length), {
-        signal,
-      });
+      const request = this.#request(inputs);
+      return await this.#endpoint.post(request, read, { signal }, (cause) => !isDivisible(cause));
     } catch (cause) {
-      const divisible = cause instanceof AttemptError && BATCH_REFUSALS.includes(cause.status);
-      if (!divisible || inputs.length === 1) throw cause;
+      if (!isDivisible(cause)) throw cause;
       const half = inputs.length >>> 1;
       const first = await this.#batch(inputs.slice(0, half), signal);
       return [...first, ...(await this.#batch(inputs.slice(half), signal))];

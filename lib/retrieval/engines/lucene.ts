@@ -1,8 +1,10 @@
 import { z } from "zod";
+import { connectionFailure } from "../../network/connection-failure.js";
 import { type AnswerLimits, type RawAnswer, readJsonAnswer } from "../../network/json-answer.js";
 import { count, endpoint } from "../../network/options.js";
+import { addressOf } from "../../network/post-json.js";
 import { AttemptError, isRetryableStatus } from "../../network/retry.js";
-import { foreignReason, Scrubber } from "../../network/secrets.js";
+import { foreignReason, requestSecrets, Scrubber } from "../../network/secrets.js";
 import { checkCount, parseAnswer } from "../answer.js";
 import type { EmbeddingModel } from "../embedding/embedding-model.js";
 import type { Passage } from "../passage.js";
@@ -109,6 +111,9 @@ const Failed = z.object({
 });
 const Response = z.object({ responses: z.array(z.union([Failed, Found])) });
 
+/** Errors of the clients that no other attempt avoids. */
+const MISTAKES: readonly string[] = ["ConfigurationError", "ProductNotSupportedError"];
+
 /** What Elasticsearch and OpenSearch have in common: `_msearch`, with its own status for each search. */
 export abstract class LuceneRetriever extends RemoteRetriever {
   readonly #options: CheckedLuceneOptions;
@@ -124,13 +129,11 @@ export abstract class LuceneRetriever extends RemoteRetriever {
     options: CheckedLuceneOptions,
     secrets: readonly (string | undefined)[],
   ) {
-    const { origin, pathname } = new URL(options.url);
-    super(`${engine} index ${options.index} at ${origin}${pathname}`, options);
+    const { url, index, password, maxResponseBytes } = options;
+    const all = [password, ...secrets, ...requestSecrets({ url })];
+    super(`${engine} index ${index} at ${addressOf(url)}`, options, all);
     this.#options = options;
-    const { maxResponseBytes, username, password } = options;
-    const basic =
-      password === undefined ? undefined : Buffer.from(`${username}:${password}`).toString("base64");
-    this.#limits = { maxResponseBytes, scrubber: new Scrubber([password, basic, ...secrets]) };
+    this.#limits = { maxResponseBytes, scrubber: new Scrubber(all) };
   }
 
   /**
@@ -183,10 +186,11 @@ export abstract class LuceneRetriever extends RemoteRetriever {
     } catch (error) {
       if (error instanceof AttemptError || (error as { code?: unknown }).code === "DEPENDENCY_MISSING")
         throw error;
-      const { name, message } = error as Error;
-      throw new AttemptError(foreignReason(this.#limits.scrubber.scrub(`${name}: ${message}`)), {
-        retryable: name !== "ConfigurationError" && name !== "ProductNotSupportedError",
-      });
+      const { name } = error as Error;
+      const { message, retryable } = MISTAKES.includes(name)
+        ? { message: `${name}: ${(error as Error).message}`, retryable: false }
+        : connectionFailure(error);
+      throw new AttemptError(foreignReason(this.#limits.scrubber.scrub(message)), { retryable });
     }
   }
 

@@ -2,10 +2,11 @@ import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { Dispatcher } from "undici";
 import { z } from "zod";
-import { fetchFailure, limitedAgent } from "../../network/limited-agent.js";
+import { connectionFailure } from "../../network/connection-failure.js";
+import { limitedAgent } from "../../network/limited-agent.js";
 import { count, endpoint, headers, parseOptions } from "../../network/options.js";
 import { AttemptError, isRetryableStatus } from "../../network/retry.js";
-import { foreignReason, Scrubber } from "../../network/secrets.js";
+import { foreignReason, requestSecrets, Scrubber } from "../../network/secrets.js";
 import { loadOptional } from "../../optional-package.js";
 import type { Passage } from "../passage.js";
 import { type QueryOutcome, type RemoteOptions, RemoteRetriever, remoteShape } from "../remote.js";
@@ -103,16 +104,20 @@ export class McpRetriever extends RemoteRetriever {
   constructor(options: McpRetrieverOptions) {
     const checked = parseOptions(Options, options, "McpRetriever");
     const { server, tool, concurrency, maxResponseBytes } = checked;
-    super(`MCP tool ${tool} of ${"url" in server ? new URL(server.url).origin : server.command}`, checked);
-    this.#options = checked;
-    this.#token =
+    const token =
       "url" in server ? (server.token ?? (process.env.HINDSEARCH_MCP_TOKEN || undefined)) : undefined;
+    const secrets =
+      "url" in server
+        ? requestSecrets({ apiKey: token, headers: server.headers, url: server.url })
+        : Object.values(server.env);
+    const where = "url" in server ? new URL(server.url).origin : server.command;
+    super(`MCP tool ${tool} of ${where}`, checked, secrets);
+    this.#options = checked;
+    this.#token = token;
     // One connection more: for what the server sends unasked.
     this.#agent =
       "url" in server ? limitedAgent({ connections: concurrency + 1, maxResponseBytes }) : undefined;
-    const more = "url" in server ? server.headers : server.env;
-    const query = "url" in server ? [...new URL(server.url).searchParams.values()] : [];
-    this.#scrubber = new Scrubber([this.#token, ...Object.values(more), ...query]);
+    this.#scrubber = new Scrubber(secrets);
   }
 
   /** @internal */
@@ -237,8 +242,12 @@ export class McpRetriever extends RemoteRetriever {
   /** Without a cause: the SDK's errors may hold the request. */
   #failed(error: unknown): AttemptError {
     const { code } = error as { code?: unknown };
-    const { reason, retryable } = fetchFailure(error);
+    const { reason, retryable } = connectionFailure(error);
     const status = typeof code === "number" && code >= 100 && code <= 599 ? code : undefined;
+    if (status !== undefined && status >= 300 && status <= 399) {
+      const message = `status ${status}: the server redirects to another host, and that is not followed; use the final address`;
+      return new AttemptError(message, { retryable: false, status });
+    }
     const where = status === undefined ? "" : `status ${status}: `;
     return new AttemptError(`${where}${foreignReason(this.#scrubber.scrub(reason))}`, {
       // 404 is how a server says that it has forgotten the session.

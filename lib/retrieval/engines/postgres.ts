@@ -151,11 +151,12 @@ export class PostgresRetriever extends RemoteRetriever {
       table,
       columns: { ...columns, title: columns.title ?? undefined },
     };
-    super(`PostgreSQL table ${schema === undefined ? "" : `${schema}.`}${table}`, checked);
+    const { connectionString, password = process.env.PGPASSWORD } = connection;
+    const secrets = [password, ...secretsOf(connectionString)];
+    super(`PostgreSQL table ${schema === undefined ? "" : `${schema}.`}${table}`, checked, secrets);
     this.#statement = searchStatement(where, search);
     this.#embedding = search.kind === "vector" ? checked.embedding : undefined;
-    const { connectionString, password = process.env.PGPASSWORD } = connection;
-    this.#scrubber = new Scrubber([password, connectionString, passwordOf(connectionString)]);
+    this.#scrubber = new Scrubber(secrets);
     this.#config = {
       ...(Object.fromEntries(
         Object.entries(connection).filter(([, value]) => value !== undefined),
@@ -253,7 +254,19 @@ function stateOf(error: unknown): string | undefined {
   return typeof code === "string" && severity !== undefined ? code : undefined;
 }
 
-function passwordOf(connectionString: string | undefined): string | undefined {
-  if (connectionString === undefined || !URL.canParse(connectionString)) return undefined;
-  return decodeURIComponent(new URL(connectionString).password);
+/** The string, and the passwords in it: before the host, or a field of its query; as written and as meant. */
+function secretsOf(connectionString: string | undefined): string[] {
+  if (connectionString === undefined) return [];
+  if (!URL.canParse(connectionString)) return [connectionString];
+  const { password, search, searchParams } = new URL(connectionString);
+  const written = [password, ...[...search.matchAll(/[?&]password=([^&]*)/g)].map(([, value = ""]) => value)];
+  return [connectionString, ...written, ...written.map(decoded), ...searchParams.getAll("password")];
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

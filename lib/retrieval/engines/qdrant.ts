@@ -1,7 +1,8 @@
 import type { QdrantClient } from "@qdrant/js-client-rest";
 import type { Dispatcher } from "undici";
 import { z } from "zod";
-import { fetchFailure, limitedAgent } from "../../network/limited-agent.js";
+import { connectionFailure } from "../../network/connection-failure.js";
+import { hearing, limitedAgent, type ResponseHead } from "../../network/limited-agent.js";
 import { count, endpoint, parseOptions } from "../../network/options.js";
 import { AttemptError, isRetryableStatus, parseRetryAfter } from "../../network/retry.js";
 import { foreignReason, Scrubber } from "../../network/secrets.js";
@@ -83,9 +84,10 @@ export class QdrantRetriever extends RemoteRetriever {
   constructor(options: QdrantRetrieverOptions) {
     const checked = parseOptions(Options, options, "QdrantRetriever");
     const { url, collection, concurrency, maxResponseBytes } = checked;
-    super(`Qdrant collection ${collection} at ${new URL(url).origin}`, checked);
+    const apiKey = checked.apiKey ?? (process.env.HINDSEARCH_QDRANT_API_KEY || undefined);
+    super(`Qdrant collection ${collection} at ${new URL(url).origin}`, checked, [apiKey]);
     this.#options = checked;
-    this.#apiKey = checked.apiKey ?? (process.env.HINDSEARCH_QDRANT_API_KEY || undefined);
+    this.#apiKey = apiKey;
     this.#scrubber = new Scrubber([this.#apiKey]);
     this.#agent = limitedAgent({ connections: concurrency, maxResponseBytes });
   }
@@ -125,38 +127,47 @@ export class QdrantRetriever extends RemoteRetriever {
     const client = await this.#client;
     // Through the client's typed requests, since its methods take neither a signal nor a redirect policy: fetch would
     // carry the key along to another host.
+    let head: ResponseHead | undefined;
+    const dispatcher = hearing(this.#agent, (heard) => {
+      head = heard;
+    });
     const init = {
       signal,
       redirect: "manual",
       headers: { "accept-encoding": "identity" },
-      dispatcher: this.#agent,
+      dispatcher,
     } as unknown as RequestInit;
     try {
       const { data } = await client.api().queryBatchPoints(request, init);
       if (typeof data !== "string") return data;
       throw new AttemptError(`the answer is not JSON: ${this.#scrubber.excerpt(data)}`, { retryable: true });
     } catch (error) {
-      throw error instanceof AttemptError ? error : this.#failed(error);
+      throw error instanceof AttemptError ? error : this.#failed(error, head);
     }
   }
 
-  #failed(error: unknown): AttemptError {
-    const { status, headers, data } = error as { status?: unknown; headers?: Headers; data?: unknown };
-    if (typeof status !== "number") {
-      const { reason, retryable } = fetchFailure(error);
-      return new AttemptError(`connection failed: ${foreignReason(this.#scrubber.scrub(reason))}`, {
-        retryable,
-      });
+  /** By the response itself: of a 429 the client keeps neither the status nor the time that the server asks to wait. */
+  #failed(error: unknown, head: ResponseHead | undefined): AttemptError {
+    if (error instanceof SyntaxError) {
+      return new AttemptError("status 200, but the answer is not JSON", { retryable: true, status: 200 });
+    }
+    const { status = 200, headers = {} } = head ?? {};
+    if (status >= 200 && status <= 299) {
+      const { message, retryable } = connectionFailure(error);
+      return new AttemptError(foreignReason(this.#scrubber.scrub(message)), { retryable });
     }
     if (status >= 300 && status <= 399) {
       const message = `status ${status}: the server redirects, and redirects are not followed; use the final address`;
       return new AttemptError(message, { retryable: false, status });
     }
-    const text = typeof data === "string" ? data : JSON.stringify(data ?? "");
+    const { data = "" } = error as { data?: unknown };
+    const text = typeof data === "string" ? data : JSON.stringify(data);
+    const retryable = isRetryableStatus(status);
+    const [retryAfter] = [headers["retry-after"]].flat();
     return new AttemptError(`status ${status}: ${this.#scrubber.excerpt(text)}`, {
-      retryable: isRetryableStatus(status),
+      retryable,
       status,
-      retryAfterMs: isRetryableStatus(status) ? parseRetryAfter(headers?.get("retry-after")) : undefined,
+      retryAfterMs: retryable ? parseRetryAfter(retryAfter) : undefined,
     });
   }
 

@@ -98,7 +98,8 @@ describe.each([...new Set(run.map(({ page }) => page))])("%s", (page) => {
   });
   afterAll(() => reader.stop());
 
-  test.each(blocks)("line $line runs", (block) => RUN[block.language]?.(block, folder));
+  // A page's commands train, search and evaluate one after the other.
+  test.each(blocks)("line $line runs", (block) => RUN[block.language]?.(block, folder), 180_000);
 });
 
 async function runModule(block: Block, folder: string): Promise<void> {

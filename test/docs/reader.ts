@@ -6,9 +6,9 @@ import { warmPolicy } from "../../examples/own-loop/tiny-world.js";
 import { Policy } from "../../lib/policy/policy.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import { buildPage } from "../../scripts/build-page.js";
-import { completion, marked } from "../judge/chat-service.js";
+import { completion } from "../judge/chat-service.js";
 import { byteTokenizerJson } from "../support/byte-tokenizer.js";
-import { LoopbackServer, sendJson } from "../support/loopback-server.js";
+import { type Handler, LoopbackServer, sendJson } from "../support/loopback-server.js";
 import { OPTIONS } from "../support/tiny-trainer.js";
 import { ROOT } from "./blocks.js";
 
@@ -78,6 +78,16 @@ async function writeRun(runFolder: string): Promise<void> {
   for await (const _ of new HindSearchTrainer({ ...OPTIONS, policy, steps: 2, runFolder }));
 }
 
+/** Answers every chat request: between the marks that it is asked for, if there are any. */
+const advise: Handler = ({ body }, response) => {
+  const [, nonce] = JSON.stringify(body).match(/\[\[critique ([0-9a-f]+)\]\]/) ?? [];
+  const advice = "Search for the director of the film first.";
+  sendJson(
+    response,
+    completion(nonce === undefined ? advice : `[[critique ${nonce}]]${advice}[[end ${nonce}]]`),
+  );
+};
+
 /** A port that nobody listens at. */
 async function freePort(): Promise<string> {
   const server = await LoopbackServer.start(() => {});
@@ -106,9 +116,7 @@ export class Reader implements AsyncDisposable {
     await mkdir(join(ROOT, "build"), { recursive: true });
     // Inside the repository, so that what is imported there is found.
     const folder = await mkdtemp(join(ROOT, "build", "pages-"));
-    const judge = await LoopbackServer.start((request, response) =>
-      sendJson(response, completion(marked(request, "Search for the director of the film first."))),
-    );
+    const judge = await LoopbackServer.start(advise);
     const template = join(folder, "template");
     for (const [name, text] of Object.entries(FILES)) {
       await mkdir(join(template, name, ".."), { recursive: true });

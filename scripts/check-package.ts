@@ -70,6 +70,9 @@ function checkContents(tarball: string, binaries: RegExp[]): void {
       "binding.gyp",
     ].map(literally),
     ...["dist/index.js", "dist/index.cjs", "dist/index.d.ts", "dist/index.d.cts"].map(literally),
+    ...["index.html", "page.js", "page.css", "uPlot-LICENSE.txt"].map((name) =>
+      literally(`dist/dashboard/page/${name}`),
+    ),
     ...binaries,
   ];
   const missing = needed.filter((pattern) => !files.some((path) => pattern.test(path)));

@@ -59,7 +59,8 @@ export function licencesMarkdown(): string {
       .join("\n");
   return `# Licences
 
-hindsearch is under Apache-2.0, and the package holds no source code of others. What an install brings beside it is listed here, from
+hindsearch is under Apache-2.0. The package holds code of one other project: the dashboard's page draws with uPlot (MIT), whose licence is in the page
+and beside it. What an install brings is listed here, from
 \`package-lock.json\`, by \`npx tsx scripts/write-licences.ts\`; a test keeps it true.
 
 ## Always installed

@@ -85,7 +85,11 @@ try {
         if (hover !== undefined) {
           await page.locator(".row").first().click();
           await page.locator(".trajectory").waitFor();
-          await page.locator(hover).first().hover();
+          const tokens = page.locator(hover);
+          const weights = await tokens.evaluateAll((all) =>
+            all.map((token) => Number(token.getAttribute("data-weight"))),
+          );
+          await tokens.nth(weights.indexOf(Math.max(...weights))).hover();
         }
         await page.waitForTimeout(300);
         await page.screenshot({ path: join(values.out, `${name}-${width}-${colorScheme}.png`), fullPage });

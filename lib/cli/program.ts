@@ -10,6 +10,7 @@ import { evalCommand } from "./commands/eval.js";
 import { exportCommand } from "./commands/export.js";
 import { indexCommand } from "./commands/index-corpus.js";
 import { initCommand } from "./commands/init.js";
+import { inspectCommand } from "./commands/inspect.js";
 import { searchCommand } from "./commands/search.js";
 import { serveCommand } from "./commands/serve.js";
 import { trainCommand } from "./commands/train.js";
@@ -29,6 +30,7 @@ const COMMANDS: readonly ((program: Command, streams: OutputStreams) => void)[] 
   estimateCommand,
   doctorCommand,
   initCommand,
+  inspectCommand,
   configCommand,
   demoCommand,
 ];

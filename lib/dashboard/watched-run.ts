@@ -131,13 +131,17 @@ export class WatchedRun {
   }
 
   /**
-   * One trajectory.
+   * One trajectory. If the index does not have it yet, what is left of the file is read first.
    *
    * @returns `undefined` if there is none of that id.
    * @throws {@link HindsearchError} `INVALID_DATA` if its line is damaged or was moved, `IO`.
    */
   async trajectory(id: string): Promise<TrajectoryView | undefined> {
-    const found = await this.#lineOf(id);
+    let found = await this.#lineOf(id);
+    if (found === undefined) {
+      await this.#trajectories.update();
+      found = await this.#lineOf(id);
+    }
     return found && trajectoryView(found.json, found.row, this.#trajectories.siblings(id));
   }
 

@@ -145,6 +145,11 @@ describe("trajectories", () => {
     });
   });
 
+  test("one that is asked for before the file was read is found", async () => {
+    await serve(await twoRuns());
+    expect((await get("/api/trajectory?run=a%2Fgrpo&id=0-0-1")).body).toMatchObject({ row: { id: "0-0-1" } });
+  });
+
   test("what is not there is 404", async () => {
     await serve(await twoRuns());
     for (const path of [

@@ -1,6 +1,6 @@
 import uPlot from "uplot";
 import type { Values } from "../messages.js";
-import { el, fill, foreign } from "./dom.js";
+import { type Child, el, fill, foreign } from "./dom.js";
 import { number } from "./format.js";
 
 /** A line of a chart with its values. */
@@ -108,6 +108,7 @@ export class Chart {
     this.#describe(plot);
     if (this.#chart !== undefined && shape === this.#shape) {
       this.#chart.setData(data);
+      this.#showValues(this.#chart.cursor.idx ?? null);
       return;
     }
     this.#shape = shape;
@@ -128,20 +129,28 @@ export class Chart {
 
   #fillLegend({ lines }: Plot): void {
     this.#values = lines.map(() => el("b"));
-    fill(
-      this.#legend,
-      ...lines.map(({ run, label, color, dash }, i) => {
-        const swatch = el("span", { class: `swatch dash-${dash % DASHES.length}` });
-        swatch.style.setProperty("--swatch", `var(--run-${color % PALETTE})`);
-        return el(
-          "li",
-          {},
-          swatch,
-          foreign([run, label].filter((part) => part !== "").join(" · ")),
-          this.#values[i],
-        );
-      }),
-    );
+    const runs = [...new Set(lines.map(({ run }) => run))];
+    const labels = [...new Map(lines.map(({ label, dash }) => [label, dash]))];
+    // Every line of every run by name would be longer than the chart is high.
+    const isGrid = runs.length > 1 && labels.length > 1;
+    const values = (of: (line: Line) => boolean) =>
+      lines.flatMap((line, i): Child[] => (of(line) ? [this.#values[i]] : []));
+    const named = isGrid
+      ? [
+          ...labels.map(([label, dash]) => el("li", {}, swatch("var(--muted)", dash), label)),
+          ...runs.map((run) => {
+            const color = lines.find((line) => line.run === run)?.color ?? 0;
+            const shown = values((line) => line.run === run).flatMap((value, i) =>
+              i === 0 ? [value] : ["/", value],
+            );
+            return el("li", { class: "grid-run" }, swatch(runColor(color), 0), foreign(run), ...shown);
+          }),
+        ]
+      : lines.map(({ run, label, color, dash }, i) => {
+          const name = [run, label].filter((part) => part !== "").join(" · ");
+          return el("li", {}, swatch(runColor(color), dash), foreign(name), this.#values[i]);
+        });
+    fill(this.#legend, ...named);
     this.#showValues(null);
   }
 
@@ -209,6 +218,16 @@ export class Chart {
       },
     };
   }
+}
+
+function runColor(color: number): string {
+  return `var(--run-${color % PALETTE})`;
+}
+
+function swatch(color: string, dash: number): HTMLElement {
+  const element = el("span", { class: `swatch dash-${dash % DASHES.length}` });
+  element.style.setProperty("--swatch", color);
+  return element;
 }
 
 /** A range that leaves room, also where all values are equal or there is none. */

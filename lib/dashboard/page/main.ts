@@ -88,21 +88,28 @@ function askForToken(): void {
   input.focus();
 }
 
-function fillHeader({ view: name, parameters }: Route): void {
+function fillHeader({ view: shownView, parameters }: Route): void {
   const run = parameters.get("run");
   const link = (target: Route["view"], text: string, values: Record<string, string> = {}) =>
     el(
       "a",
-      { href: formatRoute(target, values), "aria-current": target === name ? "page" : undefined },
+      { href: formatRoute(target, values), "aria-current": target === shownView ? "page" : undefined },
       text,
     );
+  const name = el("span", { class: "theme-name" });
   const theme = el(
     "button",
     { type: "button", class: "button quiet", on: { click: () => nextTheme() } },
-    `Theme: ${currentTheme()}`,
+    el("span", { "aria-hidden": "true" }, "◐ "),
+    name,
   );
+  const nameTheme = () => {
+    name.textContent = currentTheme();
+    theme.setAttribute("aria-label", `Theme: ${currentTheme()}`);
+  };
+  nameTheme();
   onThemeChange(() => {
-    theme.textContent = `Theme: ${currentTheme()}`;
+    nameTheme();
     view?.redraw();
   });
   fill(
@@ -112,8 +119,8 @@ function fillHeader({ view: name, parameters }: Route): void {
       "nav",
       { "aria-label": "Views" },
       link("runs", "Runs"),
-      name !== "runs" && run !== null && link("run", "Run", { run }),
-      name !== "runs" && run !== null && link("trajectories", "Trajectories", { run }),
+      shownView !== "runs" && run !== null && link("run", "Run", { run }),
+      shownView !== "runs" && run !== null && link("trajectories", "Trajectories", { run }),
     ),
     el("span", { class: "note" }, source.note),
     theme,

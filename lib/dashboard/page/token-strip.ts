@@ -17,6 +17,7 @@ export function tokenStrip(tokens: readonly TokenView[], label: string): HTMLEle
     );
     if (token.weight !== null) {
       span.style.setProperty("--weight-share", String(Math.min(1, Math.max(0, token.weight))));
+      span.dataset.weight = String(token.weight);
       span.classList.add("weighted");
       if (gapOf(token) !== null && (gapOf(token) as number) < -0.05) span.classList.add("against");
     }
@@ -110,7 +111,7 @@ function showTip(span: HTMLElement, token: TokenView): void {
       el(
         "td",
         { class: "chance" },
-        isProbability && value !== null ? `${number(100 * Math.exp(value), 2)} %` : "",
+        isProbability && value !== null ? `${number(100 * Math.exp(value), 3)} %` : "",
       ),
     );
   fill(

@@ -35,6 +35,7 @@ export class TrajectoriesView implements View {
   #revision = "";
   #siblings: string[] = [];
   #wanted = 0;
+  #opening: Promise<unknown> = Promise.resolve();
   #typing: ReturnType<typeof setTimeout> | undefined;
 
   constructor(source: Source, parameters: URLSearchParams) {
@@ -108,11 +109,11 @@ export class TrajectoriesView implements View {
     switch (key) {
       case "j":
       case "ArrowDown":
-        void this.#list.move(1);
+        this.#move(1);
         return true;
       case "k":
       case "ArrowUp":
-        void this.#list.move(-1);
+        this.#move(-1);
         return true;
       case "l":
       case "ArrowRight":
@@ -243,10 +244,15 @@ export class TrajectoriesView implements View {
     return parameters;
   }
 
+  /** Behind whatever is being opened: only then is its place in the list known. */
+  #move(by: number): void {
+    this.#opening = this.#opening.then(() => this.#list.move(by)).catch(() => undefined);
+  }
+
   #sibling(by: number): boolean {
     const at = this.#siblings.indexOf(this.#id ?? "");
     const next = at < 0 ? undefined : this.#siblings[at + by];
-    if (next !== undefined) void this.#open(next, true);
+    if (next !== undefined) this.#opening = this.#open(next, true);
     return at >= 0;
   }
 

@@ -48,7 +48,9 @@ export function configurationJsonSchema(): Record<string, unknown> {
 }
 
 function sectionsOf(name: string, schema: z.ZodType): KeySection[] {
-  const all = variants(schema).filter((variant) => variant instanceof z.ZodObject);
+  const inner = unwrap(schema);
+  const one = inner instanceof z.ZodArray ? (inner.element as z.ZodType) : schema;
+  const all = variants(one).filter((variant) => variant instanceof z.ZodObject);
   return all.map((variant) => {
     const kind = choices((variant.shape as Record<string, z.ZodType>).kind)?.[0];
     const kindText =

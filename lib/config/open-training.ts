@@ -14,6 +14,7 @@ import { Held } from "./held.js";
 import { OpenJudge } from "./open-judge.js";
 import { openPolicy } from "./open-policy.js";
 import { OpenRetriever } from "./open-retriever.js";
+import { openSinks } from "./open-sinks.js";
 import type { ReadConfiguration } from "./read.js";
 import { trainerOptions } from "./trainer-options.js";
 
@@ -57,6 +58,7 @@ export class OpenTraining implements AsyncDisposable {
       const options = trainerOptions(configuration, {
         ...watch,
         ...recorded,
+        sinks: openSinks(configuration),
         policy,
         questions,
         ...(evaluation && { evaluation }),

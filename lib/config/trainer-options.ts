@@ -15,7 +15,7 @@ export type Participants = Pick<HindSearchOptions, "policy" | "retriever" | "que
   Partial<
     Pick<
       HindSearchOptions,
-      "evaluation" | "judge" | "resume" | "signal" | "finish" | "onProgress" | "onWarning"
+      "evaluation" | "judge" | "sinks" | "resume" | "signal" | "finish" | "onProgress" | "onWarning"
     >
   >;
 

@@ -5,6 +5,7 @@ import { Model } from "./model.js";
 import { Protocol } from "./protocol.js";
 import { Retriever } from "./retriever.js";
 import { Reward } from "./reward.js";
+import { Sinks } from "./sinks.js";
 import { Training } from "./training.js";
 
 const questionFields = {
@@ -89,6 +90,7 @@ export const Configuration = z
       "Evaluation on questions that are not trained on. Default: none.",
     ),
     run: Run.prefault({}).describe("Where the run is written."),
+    sinks: Sinks.default([]).describe("Where metrics go beside the run folder."),
     replay: Replay.optional().describe("Records of what judge and retriever said. Default: none."),
   })
   .refine(({ judge, training }) => judge.kind !== "none" || !training.distillation, {

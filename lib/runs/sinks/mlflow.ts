@@ -14,13 +14,15 @@ export interface MlflowSinkOptions extends HttpSinkOptions {
   experiment?: string | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link MlflowSinkOptions}. @internal */
+export const mlflowShape = {
   ...httpSinkShape, // A name with quotes could not be searched for.
   experiment: z
     .string()
     .regex(/^[^'"\\]+$/, "must be a name without quotes and backslashes")
     .default("hindsearch"),
-});
+};
+const Options = z.strictObject(mlflowShape);
 
 const Experiments = z.object({
   experiments: z.array(z.object({ experiment_id: z.string(), name: z.string() })).default([]),

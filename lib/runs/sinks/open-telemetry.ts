@@ -11,10 +11,12 @@ export interface OpenTelemetrySinkOptions extends HttpSinkOptions {
   url?: string | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link OpenTelemetrySinkOptions}. @internal */
+export const openTelemetryShape = {
   ...httpSinkShape,
   url: httpSinkShape.url.default("http://127.0.0.1:4318/v1/metrics"),
-});
+};
+const Options = z.strictObject(openTelemetryShape);
 
 /**
  * Exports gauges to an OpenTelemetry collector by OTLP over HTTP, as JSON: `hindsearch.<name>`, with the step as

@@ -13,10 +13,12 @@ export interface PrometheusSinkOptions {
   host?: string | undefined;
 }
 
-const Options = z.strictObject({
+/** Schema of {@link PrometheusSinkOptions}. @internal */
+export const prometheusShape = {
   port: z.int().min(0).max(65_535).default(9464),
   host: z.string().min(1).default("127.0.0.1"),
-});
+};
+const Options = z.strictObject(prometheusShape);
 
 /**
  * Shows the latest value of every metric to Prometheus while the run lasts: gauges `hindsearch_<name>`, with the run's name

@@ -12,7 +12,9 @@ export interface TensorBoardSinkOptions {
   folder?: string | undefined;
 }
 
-const Options = z.strictObject({ folder: z.string().min(1).optional() });
+/** Schema of {@link TensorBoardSinkOptions}. @internal */
+export const tensorBoardShape = { folder: z.string().min(1).optional() };
+const Options = z.strictObject(tensorBoardShape);
 
 /** Of this process, so that two files of one second have two names. */
 let files = 0;

@@ -29,13 +29,15 @@ interface Shot {
   path: (run: string) => string;
   ready: string;
   fullPage?: boolean;
+  /** Whether the documentation shows it. */
+  shown?: boolean;
   /** Pointed at. */
   hover?: string;
 }
 
 const list = (run: string, query: string) => `#/trajectories?run=${encodeURIComponent(run)}${query}`;
 const SHOTS: Shot[] = [
-  { name: "runs", path: () => "#/", ready: ".chart canvas" },
+  { name: "runs", path: () => "#/", ready: ".chart canvas", shown: true },
   {
     name: "run",
     path: (run) => `#/run?run=${encodeURIComponent(run)}`,
@@ -48,6 +50,7 @@ const SHOTS: Shot[] = [
     path: (run) => list(run, "&filter=failed,found&order=weight"),
     ready: ".row",
     hover: ".token.weighted",
+    shown: true,
   },
 ];
 
@@ -66,15 +69,15 @@ try {
   };
   const run = runs.runs.filter(({ method }) => method === "HindSearch").at(-1) ?? runs.runs.at(-1);
   if (run === undefined) throw new Error(`There is no run in ${values.runs}`);
+  const shots = SHOTS.filter(({ shown }) => values.all || shown);
   const widths = values.all ? [1280, 390] : [1280];
   for (const width of widths) {
     for (const colorScheme of ["light", "dark"] as const) {
       const context = await browser.newContext({
         viewport: { width, height: width > 500 ? 860 : 844 },
-        deviceScaleFactor: values.all ? 1 : 2,
         colorScheme,
       });
-      for (const { name, path, ready, fullPage = false, hover } of SHOTS) {
+      for (const { name, path, ready, fullPage = false, hover } of shots) {
         const page = await context.newPage();
         page.on("console", (message) => {
           if (message.type() === "error") console.error(`${name}: ${message.text()}`);
@@ -82,6 +85,7 @@ try {
         page.on("pageerror", (error) => console.error(`${name}: ${error.message}`));
         await page.goto(`${server.url}/${path(run.id)}`);
         await page.locator(ready).first().waitFor();
+        await page.locator(".list-status", { hasText: "reading" }).waitFor({ state: "detached" });
         if (hover !== undefined) {
           await page.locator(".row").first().click();
           await page.locator(".trajectory").waitFor();

@@ -32,7 +32,7 @@ export class TrajectoryIndex {
   #groups = new Map<string, Group>();
   #unreadable = 0;
   #revision = 0;
-  #selected: { key: string; rows: number[]; places: Map<number, number> } | undefined;
+  #selected: { key: string; rows: number[] } | undefined;
   #update: Promise<void> | undefined;
 
   /**
@@ -133,8 +133,8 @@ export class TrajectoryIndex {
    * @param locate - Id of a trajectory whose place is wanted.
    */
   page(query: RowQuery, offset: number, limit: number, locate?: string): RowsReply {
-    const { rows, places } = this.#select(query);
-    const wanted = locate === undefined ? undefined : this.#byId.get(locate);
+    const { rows } = this.#select(query);
+    const wanted = locate === undefined ? -1 : rows.indexOf(this.#byId.get(locate) ?? -1);
     return {
       total: this.#rows.length,
       matched: rows.length,
@@ -142,7 +142,7 @@ export class TrajectoryIndex {
       rows: rows
         .slice(offset, offset + Math.min(limit, MAX_PAGE))
         .map((row) => this.#rows[row] as TrajectoryRow),
-      located: wanted === undefined ? null : (places.get(wanted) ?? null),
+      located: wanted < 0 ? null : wanted,
       indexed: this.indexed,
       unreadable: this.#unreadable,
       revision: String(this.#revision),
@@ -153,8 +153,7 @@ export class TrajectoryIndex {
   #select(query: RowQuery) {
     const key = JSON.stringify([this.#revision, query]);
     if (this.#selected?.key !== key) {
-      const rows = selectRows(this.#rows, query);
-      this.#selected = { key, rows, places: new Map(rows.map((row, place) => [row, place])) };
+      this.#selected = { key, rows: selectRows(this.#rows, query) };
     }
     return this.#selected;
   }

@@ -144,6 +144,27 @@ test("a batch that is refused is still halved, and counts as an answer", async (
   expect(client.stats().breaker.state).toBe("closed");
 });
 
+test("an embedding model that is gone is its own outage, not the engine's, and may pass for whoever searches", async () => {
+  server.current.handler = (request, response, index) =>
+    (request.path.startsWith("/embed") ? status(503) : correct)(request, response, index);
+  const embedding = new HttpEmbedding({ url: `${server.current.origin}/embed`, model: "m", ...FAST });
+  const where = { url: server.current.origin, collection: "c", embedding };
+  const engine = new QdrantRetriever({ ...where, ...FAST });
+  onTestFinished(async () => {
+    await Promise.all([engine.close(), embedding.close()]);
+  });
+  for (let i = 0; i < 4; i++) {
+    await expect(engine.search([`q${i}`], 1)).rejects.toMatchObject({
+      code: "RETRIEVAL_FAILED",
+      retryable: true,
+      message: expect.stringMatching(/^Embedding at .*\/embed failed/),
+    });
+  }
+  expect(embedding.stats().breaker).toEqual({ state: "open", opened: 1, refused: 1 });
+  expect(engine.stats().breaker).toEqual({ state: "closed", opened: 0, refused: 0 });
+  await expect(engine.search(["q"], 1)).rejects.toMatchObject({ retryAfterMs: expect.any(Number) });
+});
+
 test("an engine that answers some of the queries is there", async () => {
   class Partly extends RemoteRetriever {
     constructor() {

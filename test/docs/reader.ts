@@ -7,6 +7,7 @@ import { Policy } from "../../lib/policy/policy.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import { buildPage } from "../../scripts/build-page.js";
 import { completion } from "../judge/chat-service.js";
+import { BuiltPackage } from "../support/built-package.js";
 import { byteTokenizerJson } from "../support/byte-tokenizer.js";
 import { type Handler, LoopbackServer, sendJson } from "../support/loopback-server.js";
 import { OPTIONS } from "../support/tiny-trainer.js";
@@ -110,6 +111,7 @@ export class Reader implements AsyncDisposable {
     private readonly folder: string,
     private readonly judge: LoopbackServer,
     private readonly port: string,
+    private readonly built: BuiltPackage,
   ) {}
 
   static async create(): Promise<Reader> {
@@ -127,8 +129,11 @@ export class Reader implements AsyncDisposable {
     const dashboard = join(ROOT, "dist/dashboard/page");
     if (!existsSync(join(dashboard, "index.html"))) await buildPage(dashboard);
     await writeRun(join(template, "runs", "earlier"));
-    await install(template);
-    return new Reader(folder, judge, await freePort());
+    const built = new BuiltPackage();
+    await built.create();
+    await cp(dashboard, join(built.folder, "dist/dashboard/page"), { recursive: true });
+    await install(template, built);
+    return new Reader(folder, judge, await freePort(), built);
   }
 
   /** The folder in which the blocks of a page are run, one after the other. */
@@ -206,11 +211,12 @@ export class Reader implements AsyncDisposable {
     this.stop();
     await this.judge[Symbol.asyncDispose]();
     await rm(this.folder, { recursive: true, force: true });
+    await this.built.remove();
   }
 }
 
 /** `node_modules` as after `npm install hindsearch tsx`, and the files of the repository that pages name. */
-async function install(folder: string): Promise<void> {
+async function install(folder: string, built: BuiltPackage): Promise<void> {
   const modules = join(folder, "node_modules");
   await mkdir(modules);
   for (const name of await readdir(join(ROOT, "node_modules"))) {
@@ -220,10 +226,11 @@ async function install(folder: string): Promise<void> {
     recursive: true,
     verbatimSymlinks: true,
   });
-  await symlink(ROOT, join(modules, "hindsearch"));
-  const command = join(modules, ".bin", "hindsearch");
-  await writeFile(command, `#!/bin/sh\nexec node --import tsx "${join(ROOT, "lib/cli/main.ts")}" "$@"\n`);
+  await symlink(built.folder, join(modules, "hindsearch"));
+  await symlink(join(ROOT, "examples"), join(built.folder, "examples"));
+  const command = join(built.folder, "dist/cli/main.js");
   await chmod(command, 0o755);
+  await symlink(command, join(modules, ".bin", "hindsearch"));
   for (const name of ["examples", "scripts"]) await symlink(join(ROOT, name), join(folder, name));
   // Not the package's own: npx would then look for the command in the folder itself.
   await writeFile(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));

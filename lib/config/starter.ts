@@ -1,6 +1,6 @@
 import { configurationSections, type KeyRow } from "./documentation.js";
 
-/** A key of the starter with its value as YAML; `undefined` shows the key with its default, as a comment. */
+/** A key of the starter with its value as YAML. With `# ` before it, or without one and then with its default, it is a comment. */
 type StarterKey = readonly [key: string, value: string | undefined];
 
 // What an editor replaces; a variable, as a key belongs there.
@@ -16,7 +16,7 @@ const STARTER: readonly StarterKey[] = [
   ["judge.kind", "chat"],
   ["judge.baseURL", "http://127.0.0.1:8000/v1"],
   ["judge.model", "Qwen2.5-7B-Instruct"],
-  ["judge.apiKey", KEY],
+  ["judge.apiKey", `# ${KEY}`],
   ["protocol.maxSearches", undefined],
   ["protocol.passagesPerSearch", undefined],
   ["protocol.maxTokens", undefined],
@@ -60,11 +60,9 @@ export function starterConfiguration(): string {
     section = top;
     if (text !== "") lines.push(`  # ${text}`);
     const preset = rows.get(key)?.default;
-    lines.push(
-      value === undefined
-        ? `  # ${name}: ${preset === undefined ? "" : JSON.stringify(preset)}`.trimEnd()
-        : `  ${name}: ${value}`,
-    );
+    const shown = value?.replace("# ", "") ?? (preset === undefined ? "" : JSON.stringify(preset));
+    const isComment = value === undefined || value.startsWith("# ");
+    lines.push(`  ${isComment ? "# " : ""}${name}: ${shown}`.trimEnd());
   }
   return `${lines.join("\n")}\n`;
 }

@@ -6,7 +6,7 @@ import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
 import { emitWarning } from "../warning.js";
 import { type CheckpointFolder, CheckpointStore } from "./checkpoints.js";
-import { makeFolder, writeFileDurably } from "./durable.js";
+import { makeFolder, syncFolder, writeFileDurably } from "./durable.js";
 import { io } from "./io.js";
 import { FolderLock } from "./lock.js";
 import { LogFile, type RunRecord } from "./log-file.js";
@@ -228,6 +228,8 @@ export class RunDirectory {
   ): Promise<CheckpointFolder> {
     await this.lock();
     for (const log of Object.values(this.#logs)) await log.sync();
+    // The names of logs that are new are only on disk once their folder is.
+    await io(`write to ${this.folder}`, () => syncFolder(this.folder));
     return this.checkpoints.write(step, write, score);
   }
 

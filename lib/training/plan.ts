@@ -26,8 +26,29 @@ export function runPlan(options: HindSearchOptions, settings: TrainerSettings, r
       `${protocol.protocol}: ${protocol.maxSearches} searches of ${protocol.passagesPerSearch} passages, ` +
         `context ${protocol.maxTokens}`,
     ],
+    ["run folder", runFolderPlan(options, settings)],
   ];
   return lines.map(([name, text]) => `${`${name}:`.padEnd(13)}${text}`).join("\n");
+}
+
+/** Where the run is kept, what that takes, and what a kill costs. */
+function runFolderPlan(
+  { policy, runFolder }: HindSearchOptions,
+  { checkpointEvery, keepCheckpoints, keepBest }: TrainerSettings,
+): string {
+  if (runFolder === undefined) return "none: nothing is kept";
+  if (checkpointEvery === 0) return `${runFolder}; no checkpoints: what is killed is lost`;
+  const count = policy.parameters.reduce(
+    (sum, { shape }) => sum + shape.reduce((size, axis) => size * axis, 1),
+    0,
+  );
+  // Master weights and two moments, and the model in its own type.
+  const gigabytes = (count * (12 + (policy.compute === "bf16" ? 2 : 4))) / 1e9;
+  const kept = keepCheckpoints + (keepBest === null ? 0 : 1);
+  return (
+    `${runFolder}; a checkpoint of ${gigabytes.toPrecision(2)} GB after every ${checkpointEvery === 1 ? "step" : `${checkpointEvery} steps`}, ` +
+    `${kept} kept`
+  );
 }
 
 function judgePlan({ distillation }: TrainerSettings): string {

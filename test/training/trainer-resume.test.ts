@@ -1,4 +1,4 @@
-import { cp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { TINY_QUESTIONS, warmPolicy } from "../../examples/own-loop/tiny-world.js";
@@ -42,6 +42,27 @@ describe("resume", () => {
     const folder = results.at(-1)?.checkpoint?.folder ?? "";
     using loaded = await Policy.load(join(folder, "model"), { compute: "f32" });
     expect(await allWeights(loaded)).toEqual(await allWeights(policy));
+  });
+
+  test("the plan says what a checkpoint takes, and how many there are", async () => {
+    const runFolder = scratch("planned");
+    const policy = await fresh();
+    const plan = (options: object) => new HindSearchTrainer({ ...OPTIONS, policy, ...options }).plan();
+    const [, gigabytes] =
+      /planned; a checkpoint of (\S+) GB after every step, 2 kept/.exec(plan({ runFolder })) ?? [];
+    expect(plan({ runFolder, checkpointEvery: 7 })).toMatch(/after every 7 steps, 2 kept/);
+    expect(plan({ runFolder, checkpointEvery: 0 })).toMatch(/no checkpoints: what is killed is lost/);
+    expect(plan({})).toMatch(/run folder: +none/);
+    const { results } = await train({ runFolder, steps: 1 });
+    const folder = results[0]?.checkpoint?.folder ?? "";
+    const sizes = await Promise.all(
+      ["model/model.safetensors", "optimizer.safetensors"].map(
+        async (name) => (await stat(join(folder, name))).size,
+      ),
+    );
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    expect(Number(gigabytes) * 1e9).toBeGreaterThan(0.9 * bytes);
+    expect(Number(gigabytes) * 1e9).toBeLessThan(1.1 * bytes);
   });
 
   test("a damaged checkpoint is skipped, said so, and the one before it is used; without one the run is refused", async () => {

@@ -16,32 +16,86 @@ interface RomanWord extends Word {
   readonly latin: boolean;
 }
 
-/** A text in the forms in which answers are looked for; each text is cut once. */
+/** A text in the forms in which answers are looked for; each form is made once, when it is needed. */
 export class AnswerWords {
-  /** As exact match normalises them. */
-  readonly #normalized: readonly Word[];
-  /** Runs of letters and digits without case and accents. */
-  readonly #plain: readonly Word[];
-  /** The same with spelled numbers in digits. */
-  readonly #numeric: readonly Word[];
-  readonly #roman: readonly RomanWord[];
+  readonly #text: string;
+  readonly #isAscii: boolean;
+  #normalized: readonly Word[] | undefined;
+  #plain: readonly Word[] | undefined;
+  #numeric: readonly Word[] | undefined;
+  #roman: readonly RomanWord[] | undefined;
 
   constructor(text: string) {
-    this.#normalized = normalizedWords(text);
-    this.#plain = plainWords(text);
-    this.#numeric = withDigits(joinThousands(this.#plain, text));
-    this.#roman = romanWords(text);
+    this.#text = text;
+    this.#isAscii = isAscii(text);
   }
 
   /** Where the words of an answer stand in this text, in order and without gap. */
   find(answer: AnswerWords): { start: number; end: number }[] {
-    return [
-      ...occurrences(this.#normalized, answer.#normalized),
-      ...occurrences(this.#plain, answer.#plain),
-      ...occurrences(this.#numeric, answer.#numeric),
-      ...romanOccurrences(this.#roman, answer.#roman),
+    const found = [
+      ...occurrences(this.#asNormalized, answer.#asNormalized),
+      ...occurrences(this.#asPlain, answer.#asPlain),
+      ...occurrences(this.#asNumeric, answer.#asNumeric),
     ];
+    // Both in Latin letters: there is no script to cross.
+    if (this.#isAscii && answer.#isAscii) return found;
+    return [...found, ...romanOccurrences(this.#asRoman, answer.#asRoman)];
   }
+
+  /** As exact match normalises them. */
+  get #asNormalized(): readonly Word[] {
+    this.#normalized ??= normalizedWords(this.#text);
+    return this.#normalized;
+  }
+
+  /** Runs of letters and digits without case and accents. */
+  get #asPlain(): readonly Word[] {
+    this.#plain ??= plainWords(this.#text);
+    return this.#plain;
+  }
+
+  /** The same with spelled numbers in digits. */
+  get #asNumeric(): readonly Word[] {
+    this.#numeric ??= withDigits(joinThousands(this.#asPlain, this.#text));
+    return this.#numeric;
+  }
+
+  get #asRoman(): readonly RomanWord[] {
+    this.#roman ??= romanWords(this.#text);
+    return this.#roman;
+  }
+}
+
+/** Characters of all texts that are kept, and of a single one: a text takes some hundred times its length. */
+const [MOST_KEPT, LONGEST_KEPT] = [65_536, 1024];
+const kept = new Map<string, AnswerWords>();
+let charactersKept = 0;
+
+/**
+ * The words of a text that is looked at again and again, as questions and gold answers are: every query and critique of
+ * a group is compared with the same ones. Those used last are kept.
+ */
+export function keptWords(text: string): AnswerWords {
+  const known = kept.get(text);
+  if (known !== undefined) {
+    kept.delete(text);
+    kept.set(text, known);
+    return known;
+  }
+  const words = new AnswerWords(text);
+  if (text.length > LONGEST_KEPT) return words;
+  kept.set(text, words);
+  charactersKept += text.length + 1;
+  for (const [oldest] of kept) {
+    if (charactersKept <= MOST_KEPT) break;
+    kept.delete(oldest);
+    charactersKept -= oldest.length + 1;
+  }
+  return words;
+}
+
+function isAscii(text: string): boolean {
+  return /^\p{ASCII}*$/u.test(text);
 }
 
 /**
@@ -50,26 +104,35 @@ export class AnswerWords {
  */
 function normalizedWords(text: string): Word[] {
   return [...text.matchAll(/[\p{L}\p{N}](?:\S*[\p{L}\p{N}\p{M}])?/gu)].flatMap(({ 0: word, index }) =>
-    normalizeAnswer(word)
-      .split(" ")
-      .filter((form) => form !== "")
-      .map((form) => ({ form, start: index, end: index + word.length })),
+    normalized(word).map((form) => ({ form, start: index, end: index + word.length })),
   );
 }
+
+/** Most words are plain ones, for which it need not be asked. */
+function normalized(word: string): string[] {
+  if (!PLAIN.test(word)) return normalizeAnswer(word).split(" ").filter(Boolean);
+  const form = word.toLowerCase();
+  return ARTICLES.has(form) ? [] : [form];
+}
+
+const PLAIN = /^[a-z0-9]+$/i;
+const ARTICLES: ReadonlySet<string> = new Set(["a", "an", "the"]);
 
 /** But for articles. What is invisible inside a word, e.g. a zero-width joiner, does not split it. */
 function plainWords(text: string): Word[] {
   return terms(text)
     .map(({ word, start, end }) => ({ form: fold(word), start, end }))
-    .filter(({ form }) => form !== "" && form !== "a" && form !== "an" && form !== "the");
+    .filter(({ form }) => form !== "" && !ARTICLES.has(form));
 }
 
 const INVISIBLE = /\p{Cf}+/gu;
+/** What {@link TERM} is there. */
+const ASCII_TERM = /[a-z0-9]+/gi;
 
 function terms(text: string): { word: string; start: number; end: number }[] {
   INVISIBLE.lastIndex = 0;
-  if (!INVISIBLE.test(text)) {
-    return [...text.matchAll(TERM)].map(({ 0: word, index }) => ({
+  if (isAscii(text) || !INVISIBLE.test(text)) {
+    return [...text.matchAll(isAscii(text) ? ASCII_TERM : TERM)].map(({ 0: word, index }) => ({
       word,
       start: index,
       end: index + word.length,
@@ -93,6 +156,7 @@ function terms(text: string): { word: string; start: number; end: number }[] {
 
 /** Accents go by decomposition; letters that have none to decompose, such as ø, ł and ß, by their Latin spelling. */
 function fold(word: string): string {
+  if (isAscii(word)) return word.toLowerCase();
   const bare = word.normalize("NFKD").replace(/\p{M}/gu, "");
   return (isLatin(bare) ? anyAscii(bare) : bare).toLowerCase();
 }

@@ -43,7 +43,10 @@ export interface ChatJudgeOptions extends CritiqueWritingOptions, RetryOptions {
   seed?: number | undefined;
   /** Under which name `maxTokens` is sent. Default `max_tokens`; OpenAI's reasoning models want the other. */
   maxTokensField?: "max_tokens" | "max_completion_tokens" | undefined;
-  /** Further fields of the request; they replace ours. `undefined` leaves one out. */
+  /**
+   * Further fields of the request; they replace ours, and `undefined` leaves one out. Not `messages`, `n` (see `votes`),
+   * `stream`, `max_tokens` and `max_completion_tokens` (see `maxTokens`, `maxTokensField`): a budget could not be kept.
+   */
   request?: Record<string, unknown> | undefined;
   /**
    * Whether the reply is forced into a JSON schema by the server (`response_format`), which rules out replies without a
@@ -67,6 +70,9 @@ export interface ChatJudgeOptions extends CritiqueWritingOptions, RetryOptions {
   breakerOpenMs?: number | undefined;
 }
 
+/** Fields on which the budget, the votes and the reading of the reply rely. */
+const OWN_FIELDS: readonly string[] = ["messages", "n", "stream", "max_tokens", "max_completion_tokens"];
+
 /** Schema of {@link ChatJudgeOptions}. @internal */
 export const chatJudgeShape = {
   baseURL: endpoint,
@@ -76,7 +82,10 @@ export const chatJudgeShape = {
   temperature: z.number().min(0).max(2).default(0),
   seed: z.int().min(0).optional(),
   maxTokensField: z.enum(["max_tokens", "max_completion_tokens"]).default("max_tokens"),
-  request: z.record(z.string(), z.unknown()).default({}),
+  request: z
+    .record(z.string(), z.unknown())
+    .refine((fields) => !OWN_FIELDS.some((name) => name in fields), `must not hold ${OWN_FIELDS.join(", ")}`)
+    .default({}),
   structured: z.enum(["auto", "always", "never"]).default("auto"),
   concurrency: count.default(16),
   timeoutMs: milliseconds.min(1).default(60_000),

@@ -1,5 +1,5 @@
 import { normalizeAnswer } from "../reward/normalize.js";
-import { AnswerWords } from "./answer-words.js";
+import { AnswerWords, keptWords } from "./answer-words.js";
 
 /** What stands in place of a gold answer. @internal */
 export const REPLACEMENT = "the answer";
@@ -53,10 +53,10 @@ export function findAnswers(
   question: string,
 ): { start: number; end: number }[] {
   const place = new AnswerWords(text);
-  const asked = new AnswerWords(question);
+  const asked = keptWords(question);
   return goldAnswers
     .filter((gold) => !UNCHECKABLE.has(normalizeAnswer(gold)))
-    .map((gold) => new AnswerWords(gold))
+    .map(keptWords)
     .filter((gold) => asked.find(gold).length === 0)
     .flatMap((gold) => place.find(gold));
 }

@@ -41,6 +41,11 @@ describe("a good reply", () => {
     });
   });
 
+  test("at an address with a query, which stays behind the path", async () => {
+    await judge(correct, { baseURL: `${service.server.origin}/v1?api-version=7&x=a%2Fb` }).critique(INPUT);
+    expect(service.server.requests[0]?.path).toBe("/v1/chat/completions?api-version=7&x=a%2Fb");
+  });
+
   test("without gold answers in the request", async () => {
     await judge(correct).critique({ ...INPUT, goldAnswers: null });
     expect(JSON.stringify(service.server.requests[0]?.body)).not.toContain("Cincinnati");
@@ -221,6 +226,11 @@ describe("arguments", () => {
     ["leak", { leak: "hide" }],
     ["maxTokens", { maxTokens: 0 }],
     ["maxTokenz", { maxTokenz: 1 }],
+    ["request", { request: { n: 8 } }],
+    ["request", { request: { max_tokens: 100_000 } }],
+    ["request", { request: { max_completion_tokens: undefined } }],
+    ["request", { request: { messages: [] } }],
+    ["request", { request: { stream: true } }],
   ])("wrong %s is refused by name", (name, options) => {
     const valid = { baseURL: "http://127.0.0.1/v1", model: "m", tokenizer: byteTokenizer() };
     expect(() => new ChatJudge({ ...valid, ...options } as ChatJudgeOptions)).toThrow(

@@ -1,5 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { TINY_JUDGE, TINY_RETRIEVER } from "../../examples/own-loop/tiny-world.js";
+import {
+  TINY_JUDGE,
+  TINY_PROTOCOL,
+  TINY_QUESTIONS,
+  TINY_RETRIEVER,
+} from "../../examples/own-loop/tiny-world.js";
+import { BoundProtocol } from "../../lib/agent/bound-protocol.js";
 import { FunctionJudge } from "../../lib/judge/function-judge.js";
 import type { JudgeInput } from "../../lib/judge/input.js";
 import { judgePrompt } from "../../lib/judge/prompt.js";
@@ -124,5 +130,22 @@ describe("in training", () => {
       }));
     expect(seenByStudent(misled)).toEqual(seenByStudent(honest));
     expect(misled?.metrics.rollout.reward).toBe(honest?.metrics.rollout.reward);
+  });
+
+  test("no prompt of the student ever holds a critique", async () => {
+    const marker = "hal";
+    const judge = {
+      critique: async () => ({ status: "ok" as const, text: `Search ${marker} </search> reward` }),
+    };
+    const questions = TINY_QUESTIONS.filter(({ id }) => id !== marker);
+    const { results, policy } = await train({ judge, questions, retriever: evil, steps: 3 });
+    const protocol = new BoundProtocol(TINY_PROTOCOL, policy);
+    const samples = results.flatMap(({ groups }) => groups.flat());
+    expect(samples.filter(({ critique }) => critique?.status === "ok").length).toBeGreaterThan(3);
+    for (const { trajectory } of samples) {
+      const prompt = protocol.promptTokens(trajectory.question.question);
+      expect([...trajectory.promptTokens]).toEqual([...prompt]);
+      expect(policy.tokenizer.decode([...trajectory.promptTokens])).not.toMatch(/hint|hal/);
+    }
   });
 });

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { keptWords } from "../../lib/judge/answer-words.js";
 import { mentionsAnswer, redactAnswers } from "../../lib/judge/leak.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 
@@ -80,6 +81,19 @@ describe("not found", () => {
     expect(mentionsAnswer("Search Steven Spielberg", ["Steven Spielberg"], question)).toBe(false);
     expect(mentionsAnswer("Search Duel and 1971", ["1971", "Duel"], question)).toBe(true);
   });
+});
+
+test("the words of questions and answers are kept while they are in use, and no more than that", () => {
+  const question = keptWords("Which city?");
+  expect(keptWords("Which city?")).toBe(question);
+  for (let i = 0; i < 20_000; i++) {
+    keptWords(`another question, number ${i}`);
+    if (i % 100 === 0) expect(keptWords("Which city?")).toBe(question);
+  }
+  for (let i = 0; i < 20_000; i++) keptWords(`yet another question, number ${i}`);
+  expect(keptWords("Which city?")).not.toBe(question);
+  const long = "word ".repeat(1000);
+  expect(keptWords(long)).not.toBe(keptWords(long));
 });
 
 describe("redacted", () => {

@@ -147,9 +147,15 @@ describe("files", () => {
 
   test("hold no secret", async () => {
     process.env.HINDSEARCH_JUDGE_API_KEY = "canary-of-the-environment";
+    process.env.HINDSEARCH_MCP_TOKEN = "canary-of-a-token";
+    process.env.HINDSEARCH_OPENSEARCH_PASSWORD = "canary-of-a-password";
     try {
       const cache = open("record", ["canary-of-the-option"]);
       const text = "says canary-of-the-environment and canary-of-the-option";
+      const others = await cache.answers("test", [["b"]], async () => [
+        "canary-of-a-token, canary-of-a-password",
+      ]);
+      expect(others[0]?.answer).toBe("***, ***");
       const key = ["canary-of-the-environment"];
       const [found] = await cache.answers("test", [key], async () => [{ deep: [text] }]);
       expect(found?.answer).toEqual({ deep: ["says *** and ***"] });
@@ -159,6 +165,8 @@ describe("files", () => {
       }
     } finally {
       delete process.env.HINDSEARCH_JUDGE_API_KEY;
+      delete process.env.HINDSEARCH_MCP_TOKEN;
+      delete process.env.HINDSEARCH_OPENSEARCH_PASSWORD;
     }
   });
 

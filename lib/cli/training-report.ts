@@ -18,6 +18,7 @@ export class TrainingReport {
   readonly #output: Output;
   readonly #steps: number;
   readonly #started = performance.now();
+  #heard = this.#started;
   #phase: { name: string; since: number } | undefined;
   #stepsDone = 0;
   #warned = false;
@@ -34,7 +35,9 @@ export class TrainingReport {
   progress({ step, phase, done, total, searches, outage }: TrainingProgress): void {
     const now = performance.now();
     const name = `${step} ${phase}`;
-    if (this.#phase?.name !== name) this.#phase = { name, since: now };
+    // It began where the one before ended.
+    if (this.#phase?.name !== name) this.#phase = { name, since: this.#heard };
+    this.#heard = now;
     const elapsed = now - this.#phase.since;
     this.#output.progress(
       () => {
@@ -62,6 +65,7 @@ export class TrainingReport {
 
   /** A step is over. */
   step({ step, metrics, groups, evaluations, checkpoint }: TrainingStepResult): void {
+    this.#heard = performance.now();
     this.#stepsDone++;
     const exactMatch = exactMatchOf(groups.flat().map(({ components }) => components.exactMatch));
     if (exactMatch !== null)

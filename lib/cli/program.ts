@@ -77,7 +77,8 @@ export async function runCommandLine(
 function report({ reason, output, code }: CommandFailure): number {
   output.endProgress();
   if (reason instanceof CommandExit) return reason.code;
-  if (code !== undefined) {
+  // An interrupt explains that the command was aborted, and no other error: a last checkpoint may not have been written.
+  if (code !== undefined && (reason === undefined || isAbort(reason))) {
     output.note("Stopped.");
     output.event("stopped", { exitCode: code });
     return code;
@@ -86,4 +87,11 @@ function report({ reason, output, code }: CommandFailure): number {
   else
     output.error("UNEXPECTED", reason instanceof Error ? (reason.stack ?? reason.message) : String(reason));
   return exitCodeOf(reason);
+}
+
+function isAbort(reason: unknown): boolean {
+  return (
+    reason instanceof Error &&
+    (reason.name === "AbortError" || ("code" in reason && reason.code === "ABORTED"))
+  );
 }

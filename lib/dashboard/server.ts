@@ -72,7 +72,6 @@ export async function serveDashboard(
 /** See {@link serveDashboard}. */
 export class DashboardServer extends LocalServer {
   readonly #runs: RunCollection;
-  readonly #options: z.output<typeof Options>;
   readonly #page: ReadonlyMap<string, { type: string; body: Buffer }>;
 
   /** @internal */
@@ -83,7 +82,6 @@ export class DashboardServer extends LocalServer {
     }
     // Nobody loses anything when a page is not loaded to its end.
     super({ ...checked, timeoutMs: TIMEOUT_MS, graceMs: 0, headers: HEADERS });
-    this.#options = checked;
     this.#runs = new RunCollection(folders);
     this.#page = new Map([
       ["/", { type: "text/html; charset=utf-8", body: Buffer.from(html) }],
@@ -161,7 +159,7 @@ export class DashboardServer extends LocalServer {
   /** Goes on by itself: the answers say how far it is. */
   #index(run: WatchedRun): void {
     run.trajectories.update(this.stop.signal).catch((error) => {
-      if (!this.stop.signal.aborted) this.#options.onError?.(error);
+      if (!this.stop.signal.aborted) this.tell(error);
     });
   }
 
@@ -172,7 +170,7 @@ export class DashboardServer extends LocalServer {
       this.send(response, error.status, { detail: error.message }, error.headers);
       return;
     }
-    this.#options.onError?.(error);
+    this.tell(error);
     const known = error instanceof HindsearchError && (error.code === "INVALID_DATA" || error.code === "IO");
     this.send(response, 500, { detail: known ? error.message : "the dashboard failed" });
   }

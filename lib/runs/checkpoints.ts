@@ -26,6 +26,8 @@ const PARTIAL = ".partial";
  */
 export class CheckpointStore {
   readonly #said = new Set<string>();
+  /** Folders whose contents were found damaged. */
+  readonly #damaged = new Set<string>();
 
   /**
    * @param folder - Holds the checkpoints.
@@ -65,6 +67,7 @@ export class CheckpointStore {
         const old = `${folder}.replaced${PARTIAL}`;
         const replaces = await moveAside(folder, old);
         await rename(partial, folder);
+        this.#damaged.delete(folder);
         await syncFolder(this.folder);
         if (replaces) await rm(old, { recursive: true });
       } catch (error) {
@@ -78,7 +81,7 @@ export class CheckpointStore {
 
   /**
    * Complete checkpoints, oldest first. What is not complete is skipped with a warning. Sizes are compared, contents are
-   * not: {@link latest} reads those.
+   * not: {@link latest} reads those, and what it found damaged is skipped from then on.
    *
    * @throws {@link HindsearchError} `IO`.
    */
@@ -96,6 +99,7 @@ export class CheckpointStore {
     for (const complete of (await this.#complete()).reverse()) {
       const damage = await findDamage(complete.folder, complete.seal);
       if (damage === undefined) return checkpointOf(complete);
+      this.#damaged.add(complete.folder);
       this.#skip(complete.folder, damage);
     }
     const damaged = (await this.#names()).filter((name) => parseName(name) !== undefined);
@@ -146,6 +150,8 @@ export class CheckpointStore {
         this.#skip(folder, killed ? "it was not written to its end" : "its name is not step-NNNNNNNN");
         continue;
       }
+      // In the place of one that can be used it would be all that pruning leaves.
+      if (this.#damaged.has(folder)) continue;
       const seal = await readSeal(folder, step);
       if (typeof seal === "string") this.#skip(folder, seal);
       else found.push({ step, folder, seal });

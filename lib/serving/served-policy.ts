@@ -16,6 +16,9 @@ export interface ServedLimits {
   maxChoices: number;
 }
 
+/** Characters for each position of the model, of which a prompt that has more is first looked at. Tokens have about four. */
+const START_CHARACTERS = 8;
+
 /** A policy as the requests of clients see it: what they ask for becomes tokens. */
 export class ServedPolicy {
   /** Text to tokens and back. */
@@ -43,16 +46,29 @@ export class ServedPolicy {
         content: textOf(content),
       }),
     );
+    this.refuseLong(messages.map(({ content }) => content as string).join("\n"));
     const prompt = this.tokenizer.encodePrompt(this.#template.render(messages));
     return this.#task(Int32Array.from(prompt), request, request.max_completion_tokens ?? request.max_tokens);
   }
 
   /** One task for each prompt. @throws {@link RefusedRequest} 400. */
   completionTasks(request: CompletionRequest): CompletionTask[] {
-    const prompts = promptsOf(request.prompt).map((prompt) => this.#encode(prompt));
-    const tasks = prompts.map((prompt) => this.#task(prompt, request, request.max_tokens));
-    this.#checkChoices(tasks.reduce((sum, { choices }) => sum + choices, 0));
-    return tasks;
+    const prompts = promptsOf(request.prompt);
+    this.#checkChoices(prompts.length * (request.n ?? 1));
+    return prompts.map((prompt) => this.#task(this.#encode(prompt), request, request.max_tokens));
+  }
+
+  /**
+   * Refuses a text that the model has no room for by its start alone: making tokens of megabytes would hold up all other
+   * requests for seconds.
+   *
+   * @throws {@link RefusedRequest} 400.
+   */
+  refuseLong(text: string): void {
+    const start = text.slice(0, START_CHARACTERS * this.#maxPositions);
+    if (start.length === text.length) return;
+    const tokens = this.tokenizer.encodePrompt([{ text: start, trusted: false }]).length;
+    if (tokens > this.#maxPositions) throw this.#tooLong(`more than ${tokens}`);
   }
 
   #encode(prompt: string | readonly number[]): Int32Array {
@@ -61,6 +77,7 @@ export class ServedPolicy {
       if (wrong !== undefined) throw new RefusedRequest(400, `prompt: there is no token ${wrong}`);
       return Int32Array.from(prompt);
     }
+    this.refuseLong(prompt);
     const { tokenizer } = this;
     const ids = tokenizer.encodePrompt([{ text: prompt, trusted: false }], { bos: tokenizer.addsBos });
     if (ids.length === 0) throw new RefusedRequest(400, "prompt: must not be empty");
@@ -73,10 +90,7 @@ export class ServedPolicy {
     asked: number | null | undefined,
   ): CompletionTask {
     const room = this.#maxPositions - prompt.length;
-    if (room < 1) {
-      const message = `the prompt has ${prompt.length} tokens, and the model takes ${this.#maxPositions} with its answer`;
-      throw new RefusedRequest(400, message);
-    }
+    if (room < 1) throw this.#tooLong(String(prompt.length));
     const choices = request.n ?? 1;
     this.#checkChoices(choices);
     const { stop } = request;
@@ -89,6 +103,11 @@ export class ServedPolicy {
       seed: seedOf(request.seed),
       stream: request.stream ?? false,
     };
+  }
+
+  #tooLong(tokens: string): RefusedRequest {
+    const message = `the prompt has ${tokens} tokens, and the model takes ${this.#maxPositions} with its answer`;
+    return new RefusedRequest(400, message);
   }
 
   #checkChoices(choices: number): void {

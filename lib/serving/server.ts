@@ -196,6 +196,7 @@ export class PolicyServer extends LocalServer {
   async #search(request: ChatRequest, response: ServerResponse): Promise<void> {
     const agent = this.#agent as ServedAgent;
     const question = agent.question(request);
+    this.#policy.refuseLong(question);
     const head = this.#head("chatcmpl", request.model);
     await this.whileWanted(response, async (signal) => {
       const reply: AgentReply = request.stream
@@ -212,7 +213,7 @@ export class PolicyServer extends LocalServer {
   }
 
   /** An outage is for whoever runs the server. */
-  readonly #warn = (warning: string) => this.#options.onError?.(new Error(warning));
+  readonly #warn = (warning: string) => this.tell(new Error(warning));
 
   #checkModel(model: string): void {
     if (this.#names.includes(model)) return;
@@ -243,7 +244,7 @@ export class PolicyServer extends LocalServer {
     if (error instanceof HindsearchError && CLIENT_ERRORS.includes(error.code)) {
       return new RefusedRequest(400, error.message);
     }
-    this.#options.onError?.(error);
+    this.tell(error);
     const failed = error instanceof HindsearchError && error.code === "RETRIEVAL_FAILED";
     if (failed) return new RefusedRequest(502, "the search failed", { "retry-after": "5" });
     return new RefusedRequest(500, "the model failed to answer");

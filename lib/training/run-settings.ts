@@ -1,4 +1,5 @@
 import { HindsearchError } from "../errors.js";
+import { redactSecrets } from "../runs/redact.js";
 import type { RunDirectory } from "../runs/run.js";
 import type { TrainerSettings } from "./settings.js";
 
@@ -39,7 +40,8 @@ export async function compareSettings(
   settings: TrainerSettings,
   anyway: boolean,
 ): Promise<string[]> {
-  const now = JSON.parse(JSON.stringify(settings)) as unknown;
+  // As the file has them.
+  const now = JSON.parse(JSON.stringify(redactSecrets(settings))) as unknown;
   const differences = compare(await run.config(), now, "");
   const refused = differences.filter(({ path }) => !FREE.some((free) => `${path}.`.startsWith(`${free}.`)));
   if (refused.length > 0 && !anyway) {

@@ -106,8 +106,8 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       const questions = new QuestionSampler(this.#options.questions, { seed: this.settings.seed });
       const state = await run.start(questions, frozen);
       decoder = await policy.createDecoder(this.#decoderOptions());
-      yield* this.#steps(state, { run, frozen, decoder, questions });
-      outcome = "finished";
+      const stepsDone = yield* this.#steps(state, { run, frozen, decoder, questions });
+      if (stepsDone >= this.settings.steps) outcome = "finished";
     } catch (error) {
       outcome = signal?.aborted ? "stopped" : "failed";
       throw error;
@@ -164,13 +164,14 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
   async *#steps(
     start: TrainerState,
     parts: Pick<StepContext, "run" | "frozen" | "decoder" | "questions">,
-  ): AsyncGenerator<TrainingStepResult, void> {
+  ): AsyncGenerator<TrainingStepResult, number> {
     const { run, decoder, questions } = parts;
     const { steps, startupCheck, maxSkippedUpdates } = this.settings;
     let { skippedInARow } = start;
     let unsaved: TrainerState | undefined;
     const finishing = () => this.#options.finish?.aborted === true;
-    for (let step = start.step; step < steps && !finishing(); step++) {
+    let { step } = start;
+    for (; step < steps && !finishing(); step++) {
       const evaluations = step === 0 ? await this.#evaluateAt(0, step, decoder, run) : [];
       const checked = step === start.step ? startupCheck.trajectories : 0;
       const result = await trainingStep(this.#context({ ...parts, checked }, step), step);
@@ -184,6 +185,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     }
     // It may have been asked to end while the step was being looked at.
     if (unsaved !== undefined && finishing()) await run.checkpoint(unsaved, [], finishing);
+    return step;
   }
 
   #context(

@@ -1,4 +1,5 @@
-import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
+import { existsSync, renameSync, writeFileSync } from "node:fs";
+import { appendFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { describe, expect, test, vi } from "vitest";
 import { parse } from "yaml";
 import { completion, marked } from "../judge/chat-service.js";
@@ -125,6 +126,35 @@ test("a checkpoint is evaluated on a file of questions, by its run alone", async
     code: 2,
     stderr: expect.stringMatching(/no checkpoint 3; there are those of steps 2, 4/),
   });
+});
+
+test.skipIf(process.platform === "win32")(
+  "a checkpoint that Ctrl-C asks for and that fails is told",
+  async () => {
+    const { code, events, stderr } = await run(
+      ["train", "train.yaml", "--json", "--set", "run.folder=unsaved", "--set", "training.steps=40"],
+      {
+        onEvent: ({ event, step, phase }, child) => {
+          if (event !== "progress" || step !== 2 || phase !== "rollout" || existsSync(path("moved"))) return;
+          renameSync(path("unsaved/checkpoints"), path("moved"));
+          writeFileSync(path("unsaved/checkpoints"), "");
+          child.kill("SIGINT");
+        },
+      },
+    );
+    expect(stderr).toMatch(/Cannot list the checkpoints: ENOTDIR/);
+    expect(code).toBe(3);
+    expect(events.at(-1)).toMatchObject({ event: "error", code: "IO" });
+  },
+);
+
+test("a training goes on if its configuration cannot be kept in the run folder", async () => {
+  await mkdir(path("nameless/training.yaml"), { recursive: true });
+  const { code, stderr } = await run([
+    ...["train", "train.yaml", "--set", "run.folder=nameless", "--set", "training.steps=1"],
+  ]);
+  expect(code, stderr).toBe(0);
+  expect(stderr).toMatch(/Warning: Could not write .*training\.yaml/);
 });
 
 test("a judge that never answers is said once, and is not the end", async () => {

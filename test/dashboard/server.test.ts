@@ -1,7 +1,7 @@
-import { appendFile, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import type { RunsReply } from "../../lib/dashboard/messages.js";
 import { findRuns } from "../../lib/dashboard/run-finder.js";
 import { type DashboardOptions, DashboardServer, serveDashboard } from "../../lib/dashboard/server.js";
@@ -41,6 +41,32 @@ async function twoRuns(): Promise<string> {
   await writeRun(join(folder, "a/hindsearch"), [stepOf(0), evaluationOf(1, [1, 1, 1])], [recordOf("0-0-0")]);
   return folder;
 }
+
+test("an onError that throws costs no answer", async () => {
+  const folder = await twoRuns();
+  const warnings: string[] = [];
+  const hear = ({ message }: Error) => void warnings.push(message);
+  process.on("warning", hear);
+  try {
+    await serve(folder, {
+      onError: () => {
+        throw new Error("from onError");
+      },
+    });
+    await vi.waitFor(async () =>
+      expect((await get("/api/trajectories?run=a%2Fgrpo")).body).toMatchObject({ total: 2 }),
+    );
+    // No longer a file.
+    await rm(join(folder, "a/grpo/trajectories.jsonl"));
+    await mkdir(join(folder, "a/grpo/trajectories.jsonl"));
+    expect((await get("/api/trajectory?run=a%2Fgrpo&id=0-0-0")).status).toBe(500);
+    expect((await get("/api/trajectories?run=a%2Fgrpo")).status).toBe(200);
+    await vi.waitFor(() => expect(warnings).toHaveLength(2));
+    expect(warnings[0]).toMatch(/onError.*from onError/);
+  } finally {
+    process.off("warning", hear);
+  }
+});
 
 describe("runs", () => {
   test("overview, curves, comparison, settings", async () => {

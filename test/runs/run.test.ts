@@ -315,6 +315,23 @@ describe("checkpoints", () => {
     }
   });
 
+  test("a damaged one is not kept in place of one that can be used", async () => {
+    const run = await RunDirectory.create(folder, {}, warn);
+    await run.checkpoint(5, write("abc"));
+    const { folder: damaged } = await run.checkpoint(10, write("abc"));
+    // Its size tells nothing.
+    await writeFile(join(damaged, "model", "weights.bin"), "abd");
+    expect(await run.checkpoints.latest()).toMatchObject({ step: 5 });
+    await run.checkpoint(7, write("abc"));
+    await run.checkpoints.prune(1);
+    expect(await run.checkpoints.latest()).toMatchObject({ step: 7 });
+    // Made again it is one like any other.
+    await run.checkpoint(10, write("abc"));
+    await run.checkpoints.prune(1);
+    expect((await run.checkpoints.list()).map(({ step }) => step)).toEqual([10]);
+    expect(await run.checkpoints.latest()).toMatchObject({ step: 10 });
+  });
+
   test("pruning keeps the newest", async () => {
     const run = await RunDirectory.create(folder, {});
     for (const step of [1, 2, 3, 20]) await run.checkpoint(step, write("a"));

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { connect } from "node:net";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { text } from "node:stream/consumers";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -224,6 +225,18 @@ describe("what cannot be served", () => {
     expect((await post("/v1/embeddings", {})).status).toBe(404);
     expect((await fetch(`${server.url}/v1/completions`)).status).toBe(405);
   });
+
+  test("what is too much is refused before it is made tokens of", async () => {
+    const delay = monitorEventLoopDelay({ resolution: 5 });
+    delay.enable();
+    for (const prompt of [Array(700_000).fill("ab"), "a b".repeat(1_300_000)]) {
+      delay.reset();
+      await expect(client.completions.create({ ...ask, prompt })).rejects.toMatchObject({ status: 400 });
+      // Reading four megabytes of JSON takes some of it.
+      expect(delay.max / 1e6).toBeLessThan(2_000);
+    }
+    delay.disable();
+  }, 60_000);
 
   test("a page of another site that has its name point here is turned away", async () => {
     const status = await new Promise((done) => {

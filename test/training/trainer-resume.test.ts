@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { TINY_QUESTIONS, warmPolicy } from "../../examples/own-loop/tiny-world.js";
 import { Policy } from "../../lib/policy/policy.js";
+import { exactMatchReward } from "../../lib/reward/reward.js";
 import { RunDirectory } from "../../lib/runs/run.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import { allWeights, OPTIONS, tinyTrainer } from "../support/tiny-trainer.js";
@@ -180,6 +181,15 @@ describe("resume", () => {
     expect(JSON.parse((await contents()).config)).toMatchObject({ steps: 4, groupSize: 3 });
     const former = await readFile(join(runFolder, "config.until-step-00000003.json"), "utf8");
     expect(JSON.parse(former)).toMatchObject({ steps: 3, groupSize: 5 });
+  });
+
+  test("a setting that is redacted in config.json is no other setting", async () => {
+    const runFolder = scratch("redacted");
+    const reward = { ...exactMatchReward(), name: "sk-abcdefghijklmnopqrstuvwxyz" };
+    await train({ runFolder, steps: 1, reward });
+    expect(await readFile(join(runFolder, "config.json"), "utf8")).not.toContain(reward.name);
+    const { results } = await train({ runFolder, steps: 2, reward, resume: true, onWarning: () => {} });
+    expect(results.map(({ step }) => step)).toEqual([1]);
   });
 
   test("two trainers on one folder: the second is refused, the first goes on", async () => {

@@ -49,6 +49,10 @@ test("a sink gets the numbers of every step and evaluation, and hears how the ru
   const trainer = new HindSearchTrainer({ ...OPTIONS, sinks: [stopped.sink], policy: await fresh() });
   for await (const _ of trainer) break;
   expect(stopped.told.at(-1)).toBe("end stopped");
+  const asked = keeper();
+  const finish = AbortSignal.abort();
+  await train({ sinks: [asked.sink], finish });
+  expect(asked.told.at(-1)).toBe("end stopped");
   const failed = keeper();
   const reward = {
     name: "broken",

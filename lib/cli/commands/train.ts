@@ -5,6 +5,7 @@ import { OpenTraining } from "../../config/open-training.js";
 import type { ReadConfiguration } from "../../config/read.js";
 import { HindsearchError } from "../../errors.js";
 import { writeFileDurably } from "../../runs/durable.js";
+import { io } from "../../runs/io.js";
 import { RunDirectory } from "../../runs/run.js";
 import { type CommandContext, type ConfigurationOptions, onRun, readFor, withSet } from "../context.js";
 import type { OutputStreams } from "../output.js";
@@ -76,7 +77,7 @@ async function train(
     signal: interrupt.stop,
     onProgress: (progress) => {
       // By now the run folder is this process's own.
-      recorded ??= record(configuration, runFolder);
+      recorded ??= record(configuration, runFolder).catch((error: Error) => output.warn(error.message));
       report.progress(progress);
     },
     onWarning: (warning) => output.warn(warning),
@@ -93,8 +94,9 @@ async function train(
   report.end(runFolder, stepsDone === trainer.settings.steps || !interrupt.finish.aborted);
 }
 
-/** What `hindsearch eval` and others read a run by. */
+/** What `hindsearch eval` and others read a run by. They can be told a configuration, so a training goes on without. */
 function record(configuration: ReadConfiguration, runFolder: string): Promise<void> {
   const text = `# What this run was started with, defaults filled in. Secrets are references to variables, or left out.\n`;
-  return writeFileDurably(join(runFolder, CONFIGURATION_FILE), text + configuration.record());
+  const file = join(runFolder, CONFIGURATION_FILE);
+  return io(`write ${file}`, () => writeFileDurably(file, text + configuration.record()));
 }

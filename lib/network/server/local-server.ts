@@ -3,6 +3,8 @@ import type { AddressInfo } from "node:net";
 import { z } from "zod";
 import { onAbort, withDeadline } from "../../abort.js";
 import { HindsearchError } from "../../errors.js";
+import { emitWarning } from "../../warning.js";
+import { foreignReason } from "../secrets.js";
 import { Access } from "./access.js";
 import { RefusedRequest } from "./refused-request.js";
 
@@ -31,6 +33,8 @@ export interface LocalServerOptions {
   maxAdmitted?: number;
   /** Sent with every answer. */
   headers?: Readonly<Record<string, string>>;
+  /** Gets what went wrong inside. */
+  onError?: ((error: unknown) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -79,6 +83,15 @@ export abstract class LocalServer implements AsyncDisposable {
 
   /** Tells the client why its request was not answered. @internal */
   protected abstract refuse(response: ServerResponse, error: unknown): void;
+
+  /** Tells whoever runs the server what went wrong. One that throws over it must not take the answer along. @internal */
+  protected tell(error: unknown): void {
+    try {
+      this.#options.onError?.(error);
+    } catch (thrown) {
+      emitWarning(`The server's onError threw: ${foreignReason(thrown)}.`);
+    }
+  }
 
   /** @internal */
   async listen(): Promise<void> {

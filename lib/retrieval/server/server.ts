@@ -161,7 +161,7 @@ export class RetrieverServer extends LocalServer {
     if (!(error instanceof RefusedRequest)) {
       const stopped = this.stop.signal.aborted;
       this.#stats.failed++;
-      if (!stopped) this.#options.onError?.(error);
+      if (!stopped) this.tell(error);
       const headers = { "retry-after": "5" };
       if (stopped) this.send(response, 503, { detail: "the server is closing" }, headers);
       else this.send(response, 502, { detail: "the search failed" });

@@ -79,7 +79,7 @@ function checkContents(tarball: string, binaries: RegExp[]): void {
   if (missing.length > 0) throw new Error(`missing in the tarball: ${missing.join(", ")}`);
   const others = [
     /^dist\/.+\.(js|cjs|d\.ts|d\.cts|map|html|css)$/,
-    /^examples\/.+\.ts$/,
+    /^examples\/(README\.md|.+\.ts)$/,
     /^native\/(?!test\/).+\.(h|cc)$/,
     /^native\/(.+\/)?CMakeLists\.txt$/,
   ];

@@ -231,7 +231,7 @@ async function install(folder: string, built: BuiltPackage): Promise<void> {
   const command = join(built.folder, "dist/cli/main.js");
   await chmod(command, 0o755);
   await symlink(command, join(modules, ".bin", "hindsearch"));
-  for (const name of ["examples", "scripts"]) await symlink(join(ROOT, name), join(folder, name));
+  await symlink(join(ROOT, "examples"), join(folder, "examples"));
   // Not the package's own: npx would then look for the command in the folder itself.
   await writeFile(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));
   await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ extends: join(ROOT, "tsconfig.json") }));

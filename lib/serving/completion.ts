@@ -59,8 +59,8 @@ export async function complete(
   const stop = new AbortController();
   const off = onAbort(signal, () => stop.abort(signal?.reason));
   const segments = new Segments(decoder, stop.signal);
+  const choices: Promise<void>[] = [];
   try {
-    const choices: Promise<void>[] = [];
     for (const task of tasks) {
       const { prompt, seed, maxTokens } = task;
       const streams = Array.from({ length: task.choices }, (_, stream) => ({ seed, stream }));
@@ -82,9 +82,10 @@ export async function complete(
     await Promise.all(choices);
   } finally {
     off();
-    // If one choice failed, nobody waits for the others.
+    // If one choice failed, or a task could not begin, the others end too, and write no piece behind the end of the reply.
     stop.abort();
     segments.releaseAll();
+    await Promise.allSettled(choices);
   }
 }
 

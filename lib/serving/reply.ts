@@ -20,8 +20,9 @@ export function wholeReply(form: ReplyForm, choices: number, send: (body: object
     piece({ choice, text, tokens, logProbs, finish }) {
       const whole = all[choice] as WholeChoice;
       whole.text += text;
-      whole.tokens.push(...tokens);
-      whole.logProbs.push(...logProbs);
+      // One by one: arguments are on the stack, which a long answer would overflow.
+      for (const token of tokens) whole.tokens.push(token);
+      for (const logProb of logProbs) whole.logProbs.push(logProb);
       if (finish !== null) whole.finish = finish;
     },
     async end(prompt) {

@@ -238,6 +238,16 @@ describe("what cannot be served", () => {
     delay.disable();
   }, 60_000);
 
+  test("one of several prompts that never fits ends its request and nothing else", async () => {
+    const decoder = { cacheTokens: 128 };
+    await using small = await servePolicy(policy, { port: 0, name: "small", decoder });
+    const asking = new OpenAI({ baseURL: `${small.url}/v1`, apiKey: "none", maxRetries: 0 });
+    const prompt = ["Once", "b".repeat(300)];
+    await expect(asking.completions.create({ ...ask, prompt })).rejects.toMatchObject({ status: 400 });
+    const { choices } = await asking.completions.create({ ...ask });
+    expect(choices[0]?.text).toBe(await generated("Once", 3, 40));
+  });
+
   test("a page of another site that has its name point here is turned away", async () => {
     const status = await new Promise((done) => {
       request(`${server.url}/v1/models`, { headers: { host: "evil.example" } }, ({ statusCode }) =>

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { TINY_RETRIEVER } from "../../examples/own-loop/tiny-world.js";
+import { rememberAnswered } from "../../lib/agent/outage.js";
 import { ChatJudge } from "../../lib/judge/chat.js";
 import type { Critique } from "../../lib/judge/critique.js";
 import { JudgeEnsemble } from "../../lib/judge/ensemble.js";
@@ -169,13 +170,12 @@ describe("a run", () => {
   const { train } = tinyTrainer();
 
   test("that sat out an outage is replayed as one without", async () => {
-    const run = (engine: Retriever, mode: ReplayMode) =>
-      train({
-        steps: 1,
-        retriever: recordedRetriever(engine, cacheOf(mode), { identity: "tiny" }),
-        onWarning: () => {},
-      });
-    const flaky = new Interruptible(TINY_RETRIEVER, { after: 2, milliseconds: 300 });
+    const run = (engine: Retriever, mode: ReplayMode) => {
+      const retriever = recordedRetriever(engine, cacheOf(mode), { identity: "tiny" });
+      rememberAnswered(retriever, "ann");
+      return train({ steps: 1, retriever, onWarning: () => {} });
+    };
+    const flaky = new Interruptible(TINY_RETRIEVER, { after: 0, milliseconds: 400 });
     const recorded = await run(flaky, "record");
     expect(recorded.results[0]?.metrics.rollout).toMatchObject({ searchOutages: 1, searchFailures: 0 });
     const closed: Retriever = { search: () => Promise.reject(new Error("asked")) };

@@ -35,10 +35,11 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
   const { judge, evaluation } = configuration.values;
   let policy: Policy | undefined;
   let questions: Question[] = [];
-  const loaded = (): Policy => {
-    if (policy !== undefined) return policy;
-    throw new HindsearchError("INVALID_ARGUMENT", "The model could not be loaded, see above.");
-  };
+  /** What cannot be looked at without the model is no fault of its own. */
+  const withModel = (run: (loaded: Policy) => Promise<Finding> | Finding) => () =>
+    policy === undefined
+      ? { status: "skipped" as const, detail: "the model could not be loaded, see above" }
+      : run(policy);
   return [
     {
       name: "memory of the training",
@@ -56,8 +57,8 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
         return describePolicy(policy);
       },
     },
-    { name: "tokenizer", run: () => checkTokenizer(loaded()) },
-    { name: "protocol", run: () => checkProtocol(configuration, loaded()) },
+    { name: "tokenizer", run: withModel(checkTokenizer) },
+    { name: "protocol", run: withModel((loaded) => checkProtocol(configuration, loaded)) },
     {
       name: "questions",
       run: async () => {
@@ -83,10 +84,10 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
     },
     {
       name: "judge",
-      run: async () => {
-        if (judge.kind === "none") return { status: "skipped", detail: "none is configured: plain GRPO" };
-        return checkJudge(configuration, loaded(), held, signal);
-      },
+      run:
+        judge.kind === "none"
+          ? () => ({ status: "skipped", detail: "none is configured: plain GRPO" })
+          : withModel((loaded) => checkJudge(configuration, loaded, held, signal)),
     },
     { name: "run folder", run: () => checkRunFolder(configuration) },
   ];

@@ -64,6 +64,14 @@ describe("doctor", () => {
     expect(code).toBe(3);
   });
 
+  test("what cannot be looked at without the model is skipped, not failed", async () => {
+    const { code, stdout, stderr } = await run(["doctor", "train.yaml", "--set", "model.folder=nowhere"]);
+    expect(stdout).toMatch(/^failed +model: .*nowhere/m);
+    expect(stdout).toMatch(/^skipped +tokenizer: [\s\S]*^skipped +protocol: [\s\S]*^ok +retriever/m);
+    expect(stderr).toMatch(/2 of \d+ checks failed: memory of the training, model\./);
+    expect(code).toBe(3);
+  });
+
   test("an engine that cannot be loaded is named with what to do", async () => {
     await built.removeBinary();
     const { code, stdout } = await run(["doctor"]);

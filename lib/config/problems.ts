@@ -115,6 +115,8 @@ function found(value: unknown, path: Path): string {
   if (value === null) return "empty";
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "a mapping";
+  // JSON has no word for these.
+  if (typeof value === "number" && !Number.isFinite(value)) return String(value);
   const key = String(path.filter((step) => typeof step === "string").at(-1) ?? "");
   const shown = (redactSecrets({ [key]: value }) as Record<string, unknown>)[key];
   const text = JSON.stringify(shown) ?? String(shown);

@@ -1,5 +1,15 @@
 import { readFile, stat } from "node:fs/promises";
-import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from "yaml";
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseDocument,
+  type YAMLParseError,
+} from "yaml";
 import { HindsearchError } from "../errors.js";
 import { type Path, valueAt } from "./schema/tree.js";
 
@@ -55,7 +65,7 @@ export class ConfigurationSource {
     const [error] = document.errors;
     if (error !== undefined) {
       const { line, col } = lines.linePos(error.pos[0]);
-      throw invalid(`${name}, line ${line}, column ${col}: ${error.message.replace(/\.$/, "")}.`);
+      throw invalid(`${name}, line ${line}, column ${col}: ${problem(error, text)}.`);
     }
     return new ConfigurationSource(name, document, lines);
   }
@@ -128,6 +138,16 @@ export class ConfigurationSource {
       return tree as Record<string, unknown>;
     throw invalid(`${this.name} must hold a mapping of keys to values, e.g. "training:".`);
   }
+}
+
+/** What the parser found, in words for the one who wrote the file and not for a caller of the parser. */
+function problem({ code, message, pos }: YAMLParseError, text: string): string {
+  if (code === "MULTIPLE_DOCS") return "a second YAML document begins here; a configuration is one document";
+  if (code === "DUPLICATE_KEY") {
+    const key = /^[^\s:]*/.exec(text.slice(pos[0]))?.[0] ?? "";
+    return `the key ${key} is there already; keys of a mapping are unique`;
+  }
+  return message.replace(/\.$/, "");
 }
 
 function setAt(

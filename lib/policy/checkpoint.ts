@@ -45,7 +45,7 @@ export async function openCheckpoint(folder: string, options: AbortOptions = {})
   throwIfAborted(options.signal);
   const rawConfig = await readJsonFile(join(folder, "config.json"), 2 ** 22);
   if (rawConfig === null)
-    throw invalid(folder, "there is no config.json; is this a Hugging Face model folder?");
+    throw invalid(folder, "there is no config.json, so this is no Hugging Face model folder");
   const description = parseModelConfig(rawConfig);
   const { config } = description;
 

@@ -179,7 +179,10 @@ describe("mistakes", () => {
       /line 4, column \d+: training\.distillation: needs a judge/,
     ],
     ["what is no YAML", "model: [\n", /line 2, column 1: .+/],
-    ["a key twice", `${MINIMAL}model: {}\n`, /line 5, column 1: .*unique/],
+    ["a key twice", `${MINIMAL}model: {}\n`, /line 5, column 1: the key model is there already/],
+    ["two documents", `${MINIMAL}---\n${MINIMAL}`, /line 5, column 1: a second YAML document begins here/],
+    ["no number", MINIMAL.replace("300", ".nan"), /training\.steps is NaN, expected a whole number/],
+    ["an infinite number", MINIMAL.replace("300", "1e400"), /training\.steps is Infinity, expected/],
     ["a list at the top", "- a\n", /must hold a mapping/],
     [
       "a place in an ensemble",

@@ -33,7 +33,7 @@ test("every kind of sink is opened as it is written", () => {
     "prometheus",
     "MLflow http://127.0.0.1:5000/",
     "OpenTelemetry http://127.0.0.1:4318/v1/metrics",
-    "webhook https://hooks.example/x",
+    "webhook at https://hooks.example",
   ]);
   expect(openSinks(read("  []\n"))).toEqual([]);
 });

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { AbortOptions } from "../../abort.js";
 import { parseOptions } from "../../network/options.js";
-import { addressOf, deliverJson, type PostTarget } from "../../network/post-json.js";
+import { deliverJson, type PostTarget } from "../../network/post-json.js";
+import { Scrubber } from "../../network/secrets.js";
 import { type HttpSinkOptions, httpSinkShape, sinkTarget } from "./http-target.js";
 import type { MetricPoint, MetricSink, RunOutcome, SinkRun } from "./metric-sink.js";
 
@@ -31,8 +32,12 @@ export class WebhookSink implements MetricSink {
   /** @throws {@link HindsearchError} `INVALID_ARGUMENT`. */
   constructor(options: WebhookSinkOptions) {
     const parsed = parseOptions(Options, options, "WebhookSink");
-    this.name = `webhook ${addressOf(parsed.url)}`;
-    this.#target = sinkTarget(parsed, "HINDSEARCH_WEBHOOK_API_KEY");
+    const { origin, pathname } = new URL(parsed.url);
+    this.name = `webhook at ${origin}`;
+    const target = sinkTarget(parsed, "HINDSEARCH_WEBHOOK_API_KEY");
+    // Many services have the key in the path.
+    const scrubber = new Scrubber([...target.secrets, pathname, ...pathname.split("/")]);
+    this.#target = { ...target, scrubber };
   }
 
   /** Posts that a run begins. */

@@ -37,7 +37,7 @@ describe("webhook", () => {
       },
     ]);
     for (const { headers } of server.current.requests) expect(headers.authorization).toBe(`Bearer ${KEY}`);
-    expect(sink.name).toBe(`webhook ${server.current.origin}/hook`);
+    expect(sink.name).toBe(`webhook at ${server.current.origin}`);
   });
 
   test("a refusal says what the server said, without the key", async () => {
@@ -50,6 +50,19 @@ describe("webhook", () => {
     expect(String(error)).not.toContain(KEY);
     await sink.end("failed", {});
     expect(server.current.requests.length).toBe(1);
+  });
+
+  test("the path, in which many services have the key, is shown nowhere", async () => {
+    server.current.handler = (request, response) => {
+      response
+        .writeHead(404)
+        .end(`no ${request.path}, ${encodeURIComponent(request.path)}, canary-path-1234`);
+    };
+    const sink = new WebhookSink({ url: `${server.current.origin}/services/T0/canary-path-1234` });
+    const error = await sink.start(run, {}).catch((cause: Error) => cause);
+    expect(String(error)).toContain("status 404");
+    expect(`${sink.name} ${error}`).not.toContain("canary");
+    await sink.end("failed", {});
   });
 
   test("a server that does not answer is given up with the signal", async () => {

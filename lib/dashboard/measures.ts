@@ -53,10 +53,11 @@ const groupShare =
   (line) =>
     over(numberAt(line, `rollout.groups.${name}`), groups(line));
 
-const seconds =
-  (name: string): Measure =>
+/** Of a number of milliseconds. */
+const inSeconds =
+  (path: string): Measure =>
   (line) => {
-    const value = numberAt(line, `milliseconds.${name}`);
+    const value = numberAt(line, path);
     return value === null ? null : value / 1000;
   };
 
@@ -94,7 +95,7 @@ export const MEASURES = {
   judged: at("judge.critiqueShare"),
   judgeFailed: at("judge.failureShare"),
   leaked: at("judge.leakShare"),
-  judgeLatency: at("judge.latencyP95"),
+  judgeLatency: inSeconds("judge.latencyP95"),
   rolloutGap: at("rolloutGap"),
   gradientNorm: ofUpdates("gradientNorm"),
   clipped: ofUpdates("clipFractionHigh"),
@@ -107,11 +108,12 @@ export const MEASURES = {
     if (!Array.isArray(updates)) return null;
     return updates.filter((update) => valueAt(update, "skipped") === "non-finite").length;
   },
-  stepSeconds: seconds("total"),
-  rolloutSeconds: seconds("rollout"),
-  judgeSeconds: seconds("judgeAndReference"),
-  teacherSeconds: seconds("teacher"),
-  updateSeconds: seconds("update"),
+  stepSeconds: inSeconds("milliseconds.total"),
+  rolloutSeconds: inSeconds("milliseconds.rollout"),
+  judgeSeconds: inSeconds("milliseconds.judgeAndReference"),
+  teacherSeconds: inSeconds("milliseconds.teacher"),
+  updateSeconds: inSeconds("milliseconds.update"),
+  searchSeconds: inSeconds("rollout.searchMilliseconds"),
   tokensPerSecond: (line) => {
     const written = numberAt(line, "rollout.policyTokens");
     const inserted = numberAt(line, "rollout.insertedTokens");

@@ -114,6 +114,8 @@ describe.skipIf(CHROMIUM === undefined)("the page", () => {
       await panel.locator(".permalink").textContent(),
     );
     expect(await again.page.locator(".row[aria-selected=true]").count()).toBe(1);
+    await again.page.locator(".others").click();
+    await expect.poll(() => again.page.locator(".list-status").textContent()).toBe("12 of 60 trajectories");
     expect(complaints).toEqual([]);
   });
 

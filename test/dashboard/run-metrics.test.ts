@@ -1,7 +1,9 @@
-import { appendFile, writeFile } from "node:fs/promises";
+import { appendFile, readFile, writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import { MEASURES, type MeasureName } from "../../lib/dashboard/measures.js";
 import type { Values } from "../../lib/dashboard/messages.js";
+import { CHART_PLAN, TIME_PARTS } from "../../lib/dashboard/page/chart-plan.js";
 import { RunMetrics } from "../../lib/dashboard/run-metrics.js";
 import { signalVerdict } from "../../lib/dashboard/verdict.js";
 import { pairedDifference } from "../../lib/evaluation/paired.js";
@@ -31,6 +33,15 @@ test("measures are those of the lines, null where a line has none", async () => 
   expect(stepSeconds).toEqual([1, 1]);
   expect(tokensPerSecond).toEqual([420, 420]);
   expect(gap).toEqual([0.1, 0.1]);
+});
+
+test("every measure is drawn, or looked at by the verdict", async () => {
+  const drawn = [...CHART_PLAN.flatMap(({ charts }) => charts.flatMap(({ lines }) => lines)), ...TIME_PARTS];
+  const verdict = await readFile(resolve(import.meta.dirname, "../../lib/dashboard/verdict.ts"), "utf8");
+  const unused = (Object.keys(MEASURES) as MeasureName[]).filter(
+    (name) => !drawn.some(({ measure }) => measure === name) && !new RegExp(`\\b${name}\\b`).test(verdict),
+  );
+  expect(unused).toEqual([]);
 });
 
 test("grows with its file, and lines that are no records are counted", async () => {

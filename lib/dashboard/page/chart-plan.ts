@@ -71,6 +71,8 @@ export const CHART_PLAN: { heading: string; charts: PlannedChart[] }[] = [
         ],
       },
       one("Gradient norm", "gradientNorm", "Before clipping, mean over the updates of a step."),
+      one("Loss", "loss", "All terms, mean over the updates of a step."),
+      one("Learning rate", "learningRate", "Mean over the updates of a step."),
       one("Response length", "policyTokens", "Tokens that the policy wrote per trajectory.", "tokens"),
     ],
   },
@@ -109,7 +111,16 @@ export const CHART_PLAN: { heading: string; charts: PlannedChart[] }[] = [
           { label: "cosine", measure: "gradientCosine" },
         ],
       },
+      {
+        title: "Where the hint acts",
+        help: "Share of the term's tokens whose log-prob it moves by more than 0.05, and that have full weight.",
+        lines: [
+          { label: "moved", measure: "moved" },
+          { label: "full weight", measure: "saturated" },
+        ],
+      },
       one("Distillation loss", "distillLoss", "Mean over the updates of a step."),
+      one("Weight of the term", "distillationWeight", "What the distillation loss is multiplied by."),
     ],
   },
   {
@@ -168,6 +179,8 @@ export const CHART_PLAN: { heading: string; charts: PlannedChart[] }[] = [
         "Tokens that the policy wrote, over the time of the rollout.",
         "tokens/s",
       ),
+      one("Time with a search under way", "searchSeconds", "Beside the decoding of other trajectories.", "s"),
+      one("Latency of the judge", "judgeLatency", "95 % of its calls took no longer.", "s"),
     ],
   },
 ];

@@ -244,6 +244,14 @@ export class TrajectoriesView implements View {
     return parameters;
   }
 
+  /** A row's question may be cut. */
+  #sameQuestion(question: string): URLSearchParams {
+    const text = question.replace(/…$/, "");
+    const parameters = formatRowQuery({ filters: [], order: "first", text, step: null });
+    parameters.set("run", this.#run);
+    return parameters;
+  }
+
   /** Behind whatever is being opened: only then is its place in the list known. */
   #move(by: number): void {
     this.#opening = this.#opening.then(() => this.#list.move(by)).catch(() => undefined);
@@ -271,6 +279,7 @@ export class TrajectoriesView implements View {
         trajectoryPanel(view, {
           open: (other) => void this.#open(other, true),
           link: (other) => formatRoute("trajectories", this.#parameters(other)),
+          linkToQuestion: (question) => formatRoute("trajectories", this.#sameQuestion(question)),
           close: () => this.#close(),
         }),
       );

@@ -9,6 +9,8 @@ export interface PanelActions {
   open(id: string): void;
   /** Address of a trajectory. */
   link(id: string): string;
+  /** Address of the list of all that were asked something. */
+  linkToQuestion(question: string): string;
   close(): void;
 }
 
@@ -27,6 +29,11 @@ export function trajectoryPanel(view: TrajectoryView, actions: PanelActions): HT
       permalink(row, actions),
     ),
     el("h2", { id: "question" }, foreign(question.text)),
+    el(
+      "a",
+      { class: "others", href: actions.linkToQuestion(row.question) },
+      "All trajectories of this question",
+    ),
     el(
       "dl",
       { class: "answers" },

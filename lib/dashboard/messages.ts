@@ -66,6 +66,8 @@ export interface RunSummary {
   method: string;
   policy: string;
   seed: string;
+  /** The same for runs that differ in nothing but their seed. */
+  settings: string;
   reward: number | null;
   /** Last exact match by mode, and the first. */
   exactMatch: {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { HindsearchError } from "../errors.js";
@@ -21,6 +22,8 @@ export class WatchedRun {
   readonly #metrics: RunMetrics;
   readonly #trajectories: TrajectoryIndex;
   #touched = 0;
+  /** Of everything but the seed. */
+  readonly #settings: string;
   /** What is wrong with the settings; they are read once. */
   readonly #settingsProblem: string | undefined;
   #problem: string | undefined;
@@ -29,6 +32,7 @@ export class WatchedRun {
     this.id = id;
     this.#folder = folder;
     this.#config = config;
+    this.#settings = settingsHash(config) ?? id;
     this.#settingsProblem = problem;
     this.#metrics = new RunMetrics(join(folder, "metrics.jsonl"));
     this.#trajectories = new TrajectoryIndex(
@@ -100,6 +104,7 @@ export class WatchedRun {
       method: methodOf(config),
       policy: words(valueAt(config, "participants.policy")),
       seed: words(numberAt(config, "seed")),
+      settings: this.#settings,
       reward: measures.reward.filter((value) => value !== null).at(-1) ?? null,
       exactMatch: this.#metrics.evaluations().map(({ mode, exactMatch, low, high }) => ({
         mode,
@@ -155,6 +160,12 @@ export class WatchedRun {
       return this.#trajectories.line(id);
     }
   }
+}
+
+function settingsHash(config: unknown): string | undefined {
+  if (typeof config !== "object" || config === null) return undefined;
+  const text = JSON.stringify({ ...config, seed: undefined });
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
 /** A term without weight is measured and trains nothing. */

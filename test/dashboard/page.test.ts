@@ -71,6 +71,30 @@ describe.skipIf(CHROMIUM === undefined)("the page", () => {
     );
   });
 
+  test("runs that differ in their seed alone are drawn as one, with intervals over the seeds", async () => {
+    for (const [arm, weight] of [
+      ["grpo", 0],
+      ["hindsearch", 0.5],
+    ] as const) {
+      for (const seed of [1, 2, 3]) {
+        const scores = Array.from({ length: 40 }, (_, i) => Number(i % 8 < 2 + seed + 6 * weight));
+        const config = { steps: 12, seed, distillation: { term: { weight } } };
+        await writeRun(scratch(`seeds/${arm}-${seed}`), [...STEPS, evaluationOf(5, scores)], [], config);
+      }
+    }
+    const { url } = await serve(scratch("seeds"));
+    const { page, complaints } = await open(url);
+    await page.locator("label", { hasText: "Mean over seeds" }).click();
+    const legend = page.locator(".chart", { hasText: "Exact match, greedy" }).locator(".legend li");
+    await expect
+      .poll(() => legend.allTextContents())
+      .toEqual(["GRPO × 3 (grpo-1)0.5", "HindSearch × 3 (hindsearch-1)0.875"]);
+    const difference = page.locator(".chart", { hasText: "Difference to GRPO × 3" }).locator(".legend");
+    expect(await difference.textContent()).toBe("HindSearch × 3 (hindsearch-1)0.375");
+    expect(new URL(page.url()).hash).toContain("seeds=mean");
+    expect(complaints).toEqual([]);
+  });
+
   test("curves go on by themselves", async () => {
     const { url } = await serve(await writeRun(scratch("live"), [stepOf(0)], []));
     const { page } = await open(url);

@@ -1,18 +1,10 @@
 import type { MeasureName } from "../measures.js";
-import type { CompareReply, EvaluationPoints, RunCurves, RunSummary, Values } from "../messages.js";
+import type { CompareReply, EvaluationPoints, RunCurves, Values } from "../messages.js";
 import { Chart, type Line, PALETTE, type Plot, smoothed } from "./chart.js";
 import { CHART_PLAN, type PlannedChart, TIME_PARTS } from "./chart-plan.js";
 import { el, fill, foreign } from "./dom.js";
+import type { DrawnRun } from "./drawn-run.js";
 import { duration, number } from "./format.js";
-
-/** A run that is drawn. */
-export interface DrawnRun {
-  summary: RunSummary;
-  curves: RunCurves;
-  /** Its name among the others: what they have in common is left out. */
-  name: string;
-  color: number;
-}
 
 /** Steps over which the split of the time is taken. */
 const SPLIT_STEPS = 20;
@@ -29,10 +21,16 @@ export class ChartsPanel {
    * @param runs - In the order of their colours.
    * @param compare - Differences to the base run; none for one run.
    * @param smoothing - 0 to 1.
+   * @param over - What the intervals are over.
    */
-  update(runs: readonly DrawnRun[], compare: CompareReply | undefined, smoothing: number): void {
+  update(
+    runs: readonly DrawnRun[],
+    compare: CompareReply | undefined,
+    smoothing: number,
+    over: keyof typeof INTERVALS,
+  ): void {
     const sections: { heading: string; plots: Plot[]; extra?: HTMLElement }[] = [
-      { heading: "Exact match", plots: evaluationPlots(runs, compare) },
+      { heading: "Exact match", plots: evaluationPlots(runs, compare, INTERVALS[over]) },
       ...CHART_PLAN.map(({ heading, charts }) => ({
         heading,
         plots: charts.flatMap((chart) => measurePlot(chart, runs, smoothing) ?? []),
@@ -90,7 +88,25 @@ export class ChartsPanel {
   }
 }
 
-function evaluationPlots(runs: readonly DrawnRun[], compare: CompareReply | undefined): Plot[] {
+/** What stands with the charts of evaluations, by what their intervals are over. */
+const INTERVALS = {
+  questions: {
+    share: "Of the evaluation questions. Bands are 95 % Wilson intervals over the questions.",
+    difference:
+      "Mean difference of exact match, paired by question, with 95 % t intervals. A band above zero is a gain.",
+  },
+  seeds: {
+    share: "Mean over the seeds. Bands are 95 % t intervals over the seeds.",
+    difference:
+      "Mean difference of exact match, paired by seed, with 95 % t intervals. A band above zero is a gain.",
+  },
+} as const;
+
+function evaluationPlots(
+  runs: readonly DrawnRun[],
+  compare: CompareReply | undefined,
+  help: { share: string; difference: string },
+): Plot[] {
   const modes = [...new Set(runs.flatMap(({ curves }) => curves.evaluations.map(({ mode }) => mode)))];
   const many = runs.length > 1;
   return modes.flatMap((mode): Plot[] => {
@@ -105,7 +121,7 @@ function evaluationPlots(runs: readonly DrawnRun[], compare: CompareReply | unde
     const plots: Plot[] = [
       {
         title: `Exact match, ${mode}`,
-        help: "Of the evaluation questions. Bands are 95 % Wilson intervals over the questions.",
+        help: help.share,
         xLabel: "steps done",
         lines,
       },
@@ -131,7 +147,7 @@ function evaluationPlots(runs: readonly DrawnRun[], compare: CompareReply | unde
       const base = runs.find(({ summary }) => summary.id === compare?.base)?.name ?? "";
       plots.push({
         title: `Difference to ${base}, ${mode}`,
-        help: "Mean difference of exact match, paired by question, with 95 % t intervals. A band above zero is a gain.",
+        help: help.difference,
         xLabel: "steps done",
         lines: differences,
         zero: true,

@@ -42,7 +42,7 @@ export class RunView implements View {
     this.#fillHead(summary);
     if (this.#curves?.revision !== summary.revision) this.#curves = await this.#source.curves(this.#id);
     const color = colorOf(runs.indexOf(summary));
-    this.#panel.update([{ summary, curves: this.#curves, name: this.#id, color }], undefined, 0);
+    this.#panel.update([{ summary, curves: this.#curves, name: this.#id, color }], undefined, 0, "questions");
   }
 
   follow(): boolean {

@@ -1,8 +1,10 @@
 import type { CompareReply, RunCurves, RunSummary, RunsReply } from "../messages.js";
-import { ChartsPanel, colorOf, type DrawnRun, shortNames } from "./charts-panel.js";
+import { ChartsPanel, colorOf, shortNames } from "./charts-panel.js";
 import { el, fill, foreign } from "./dom.js";
+import type { DrawnRun } from "./drawn-run.js";
 import { duration, number, share } from "./format.js";
 import { formatRoute, replaceRoute } from "./route.js";
+import { averageSeeds, haveSeeds } from "./seed-means.js";
 import type { Source } from "./source.js";
 import { verdictBadge } from "./verdict-badge.js";
 import type { View } from "./view.js";
@@ -23,6 +25,7 @@ export class RunsView implements View {
   #chosen: Set<string> | undefined;
   #base: string | undefined;
   #smoothing = 0;
+  #averaged: boolean;
   #shown = "";
   #controlled = "";
 
@@ -31,6 +34,7 @@ export class RunsView implements View {
     const chosen = parameters.getAll("run");
     if (chosen.length > 0) this.#chosen = new Set(chosen);
     this.#base = parameters.get("base") ?? undefined;
+    this.#averaged = parameters.get("seeds") === "mean";
     const smoothing = Number(parameters.get("smooth"));
     if (smoothing > 0 && smoothing < 1) this.#smoothing = smoothing;
     fill(this.element, el("h1", {}, "Runs"), this.#table, this.#controls, this.#panel.element);
@@ -187,6 +191,7 @@ export class RunsView implements View {
     const parameters = new URLSearchParams([...(this.#chosen ?? [])].map((id) => ["run", id]));
     if (this.#base !== undefined) parameters.set("base", this.#base);
     if (this.#smoothing > 0) parameters.set("smooth", String(this.#smoothing));
+    if (this.#averaged) parameters.set("seeds", "mean");
     replaceRoute("runs", parameters);
   }
 
@@ -211,7 +216,10 @@ export class RunsView implements View {
           )
         : undefined;
     this.#fillControls(drawn, base, compare);
-    this.#panel.update(drawn, compare, this.#smoothing);
+    if (this.#averaged && haveSeeds(drawn)) {
+      const means = averageSeeds(drawn, base);
+      this.#panel.update(means.runs, means.compare, this.#smoothing, "seeds");
+    } else this.#panel.update(drawn, compare, this.#smoothing, "questions");
   }
 
   async #curvesOf({ id, revision }: RunSummary): Promise<RunCurves> {
@@ -263,11 +271,23 @@ export class RunsView implements View {
         el("option", { value: summary.id, selected: summary.id === base }, name),
       ),
     );
+    const means = el("input", {
+      type: "checkbox",
+      on: {
+        change: (event) => {
+          this.#averaged = (event.target as HTMLInputElement).checked;
+          this.#remember();
+          void this.#draw();
+        },
+      },
+    });
+    means.checked = this.#averaged;
     const unpaired = (compare?.pairs ?? []).filter(({ reason }) => reason !== null).length;
     fill(
       this.#controls,
       drawn.length > 0 && el("label", {}, "Smoothing", slider),
       drawn.length > 1 && el("label", {}, "Compare with", bases),
+      haveSeeds(drawn) && el("label", {}, means, "Mean over seeds"),
       unpaired > 0 &&
         el(
           "p",

@@ -46,10 +46,12 @@ export async function readTarget(
   if (checkpoint === "initial") return { configuration, model: undefined, step: undefined };
   const run = isFolder ? path : configuration.resolve(configuration.values.run.folder);
   const store = new CheckpointStore(join(run, "checkpoints"), (warning) => context.output.warn(warning));
+  // Reads all of its files, as a resume does: damaged weights would give other scores without a word.
+  const latest = checkpoint === "latest" ? await store.latest() : undefined;
   const found = await store.list();
   const wanted =
     checkpoint === "latest"
-      ? found.at(-1)
+      ? latest
       : checkpoint === "best"
         ? await store.best()
         : found.find(({ step }) => String(step) === checkpoint);

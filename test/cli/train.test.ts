@@ -148,6 +148,21 @@ test.skipIf(process.platform === "win32")(
   },
 );
 
+test("a damaged checkpoint is not evaluated as the latest", async () => {
+  expect((await run(["train", "train.yaml", "--set", "run.folder=bitten"])).code).toBe(0);
+  const file = path("bitten/checkpoints/step-00000004/model/model.safetensors");
+  const bytes = await readFile(file);
+  bytes.writeUInt8(bytes.readUInt8(bytes.length - 3) ^ 1, bytes.length - 3);
+  await writeFile(file, bytes);
+  const { code, events, stdout } = await run(["eval", "bitten", "--json"]);
+  expect(code, stdout).toBe(0);
+  expect(events).toContainEqual({
+    event: "warning",
+    message: expect.stringMatching(/step-00000004 is skipped: .* damaged/),
+  });
+  expect(events.find(({ event }) => event === "evaluation")).toMatchObject({ step: 2 });
+});
+
 test("a training goes on if its configuration cannot be kept in the run folder", async () => {
   await mkdir(path("nameless/training.yaml"), { recursive: true });
   const { code, stderr } = await run([

@@ -52,6 +52,17 @@ test(`${left.length} of ${all.length} blocks are not run: ${[...reasons].join(";
   expect(left.length).toBeLessThan(all.length / 2);
 });
 
+test("a comment that does not fit its block is refused, and a failing command is seen", async () => {
+  const fence = "```sh\nexit 3\n```\n";
+  const [block] = blocksOf("wrong.md", `<!-- run with\nexit 4 => exit 0\n-->\n${fence}`);
+  expect(() => runnable(block as Block)).toThrow('wrong.md, line 5: the block does not hold "exit 4".');
+  expect(() => blocksOf("wrong.md", `<!-- run with\nexit 3\n-->\n${fence}`)).toThrow("exit 3");
+  expect(await reader.shell(ROOT, "echo before; false; echo behind")).toEqual({
+    code: 1,
+    output: "before\n",
+  });
+});
+
 describe("types", () => {
   const wrong = blocksOf(
     "wrong.md",

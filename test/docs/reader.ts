@@ -183,6 +183,8 @@ export class Reader implements AsyncDisposable {
         JUDGE_KEY: "a key of the judge",
       },
       detached: true,
+      // With a socket there, bash would read the machine's own settings first.
+      stdio: ["ignore", "pipe", "pipe"],
     });
     this.#running.add(child);
     let output = "";

@@ -51,8 +51,8 @@ export class ServedAgent {
     if (last?.role !== "user")
       throw new RefusedRequest(400, "messages: the last one must be the user's question");
     const { n, logprobs, stop, max_tokens, max_completion_tokens } = request;
-    const refused = Object.entries({ logprobs, stop, max_tokens, max_completion_tokens }).find(
-      ([, value]) => value,
+    const refused = Object.entries({ logprobs, stop, max_tokens, max_completion_tokens }).find(([, value]) =>
+      Array.isArray(value) ? value.length > 0 : value,
     );
     if (refused !== undefined)
       throw new RefusedRequest(400, `${refused[0]}: not for an agent, whose protocol says when it ends`);

@@ -55,7 +55,7 @@ describe("an agent", () => {
   test("searches, answers, and says what it looked up", async () => {
     const client = await start(await MemoryRetriever.create(corpus));
     expect((await client.models.list()).data.map(({ id }) => id)).toEqual(["tuned", "tuned-search"]);
-    const { choices, usage } = await client.chat.completions.create(question);
+    const { choices, usage } = await client.chat.completions.create({ ...question, stop: [] });
     const message = choices[0]?.message as unknown as AgentMessage;
     expect(message.content).toBe("Paris");
     expect(message.reasoning_content).toContain("I must look.");

@@ -52,6 +52,8 @@ export class MlflowSink implements MetricSink {
   readonly #target: PostTarget;
   readonly #experiment: string;
   #runId: string | undefined;
+  /** The run that this sink made; a start that fails behind that is repeated. */
+  #created: string | undefined;
 
   /** @throws {@link HindsearchError} `INVALID_ARGUMENT`. */
   constructor(options: MlflowSinkOptions) {
@@ -79,16 +81,18 @@ export class MlflowSink implements MetricSink {
         Run,
         options,
       );
-      const run_id = created.run.info.run_id;
+      this.#created = created.run.info.run_id;
+    }
+    const run_id = known ?? (this.#created as string);
+    if (run_id !== this.#created) {
+      await this.#post("runs/update", { run_id, status: "RUNNING" }, z.unknown(), options);
+    } else {
       // A param cannot be changed later, so those of the beginning stay.
       for (const params of parts(paramsOf(run.config), PARAMS)) {
         await this.#post("runs/log-batch", { run_id, params }, z.unknown(), options);
       }
-      this.#runId = run_id;
-    } else {
-      await this.#post("runs/update", { run_id: known, status: "RUNNING" }, z.unknown(), options);
-      this.#runId = known;
     }
+    this.#runId = run_id;
   }
 
   /** Logs points. */

@@ -58,6 +58,22 @@ test("a run with its settings and points, found again after a resume", async () 
   expect(stored?.metrics.length).toBe(2_501);
 });
 
+test("a start that failed behind the creation of the run logs the settings when it is repeated", async () => {
+  const mlflow = new MlflowServer();
+  let failing = true;
+  server.current.handler = (request, response) => {
+    if (failing && request.body.params) return sendJson(response, { message: "busy" }, 503);
+    return mlflow.handle(request, response);
+  };
+  const sink = new MlflowSink({ url: server.current.origin });
+  const told = { ...run, id: "id-2", config: { seed: 3 } };
+  await expect(sink.start(told, {})).rejects.toThrow("503");
+  failing = false;
+  await sink.start(told, {});
+  await sink.end("finished", {});
+  expect([...mlflow.runs.values()].map(({ params }) => [...params])).toEqual([[["seed", "3"]]]);
+});
+
 test("a name that cannot be searched for is refused", () => {
   expect(() => new MlflowSink({ url: "http://127.0.0.1:1", experiment: "it's mine" })).toThrow(
     /without quotes/,

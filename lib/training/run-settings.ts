@@ -32,14 +32,14 @@ const SHOWN = 60;
  * Compares the settings of a run with those that it is to go on with.
  *
  * @param anyway - Go on although the result will be that of neither.
- * @returns What differs, in words.
+ * @returns What differs.
  * @throws {@link HindsearchError} `RUN_MISMATCH` naming each setting that changes what is computed.
  */
 export async function compareSettings(
   run: RunDirectory,
   settings: TrainerSettings,
   anyway: boolean,
-): Promise<string[]> {
+): Promise<Difference[]> {
   // As the file has them.
   const now = JSON.parse(JSON.stringify(redactSecrets(settings))) as unknown;
   const differences = compare(await run.config(), now, "");
@@ -52,11 +52,14 @@ export async function compareSettings(
         "to go on with them from here.",
     );
   }
-  return differences.map(({ text }) => text);
+  return differences;
 }
 
-interface Difference {
+/** One setting that is another than before. */
+export interface Difference {
+  /** Keys with dots between them. */
   path: string;
+  /** Both values in words. */
   text: string;
 }
 

@@ -91,18 +91,22 @@ export class TrainingRun {
       checkFingerprint(state.fingerprint, fingerprint);
       questions.restore(state.cursor);
       await loadWeights(latest, policy, { signal });
-      this.#restore("judge", state.judge);
-      this.#restore("retriever", state.retriever);
+      for (const name of ["judge", "retriever"] as const) {
+        const isOther = changes.some(({ path }) => `${path}.`.startsWith(`participants.${name}.`));
+        if (!isOther) this.#restore(name, state[name]);
+      }
     }
     if (changes.length > 0) {
-      this.warn(`The run goes on with other settings than before: ${changes.join("; ")}.`);
+      this.warn(
+        `The run goes on with other settings than before: ${changes.map(({ text }) => text).join("; ")}.`,
+      );
       await directory.writeConfig(this.settings, state?.step ?? 0);
     }
     await directory.rewind(state?.step ?? 0);
     return state ? { ...state, fingerprint } : anew;
   }
 
-  /** Gives a participant back what it needs; one that is another than before begins anew. */
+  /** Gives a participant that is the one from before what it needs. */
   #restore(name: "judge" | "retriever", state: unknown): void {
     if (state === null) return;
     try {

@@ -55,11 +55,15 @@ export function expectTruthful(trajectory: Trajectory, truth: Truth): void {
     if (action?.kind === "search" && turn < protocol.maxSearches) {
       const search = searches[searched++];
       expect(search?.query, id).toBe(action.text);
-      expect(truth.found(action.text), id).toEqual(search?.passages);
+      const found = truth.found(action.text);
+      const shown = search?.passages ?? [];
+      expect(found?.slice(0, shown.length), id).toEqual(shown);
       // A token of the query can start or end inside a character.
       const inside = text({ ...run, ...search }).replace(/^\ufffd+|\ufffd+$/g, "");
       expect(action.text, id).toContain(inside.trim());
-      if (next) expectObservation(trajectory, next, search?.passages ?? [], truth);
+      // What the limit cut off as a whole was not shown.
+      if (next && next.end - next.start < protocol.maxObservationTokens) expect(shown, id).toEqual(found);
+      if (next) expectObservation(trajectory, next, shown, truth);
       else expect(status, id).toBe("truncated");
     } else if (next) {
       expect(closes(text(run), protocol), id).toBe(true);

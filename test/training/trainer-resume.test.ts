@@ -1,7 +1,8 @@
 import { cp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { TINY_QUESTIONS, warmPolicy } from "../../examples/own-loop/tiny-world.js";
+import { TINY_JUDGE, TINY_QUESTIONS, warmPolicy } from "../../examples/own-loop/tiny-world.js";
+import type { Judge } from "../../lib/judge/judge.js";
 import { Policy } from "../../lib/policy/policy.js";
 import { exactMatchReward } from "../../lib/reward/reward.js";
 import { RunDirectory } from "../../lib/runs/run.js";
@@ -181,6 +182,25 @@ describe("resume", () => {
     expect(JSON.parse((await contents()).config)).toMatchObject({ steps: 4, groupSize: 3 });
     const former = await readFile(join(runFolder, "config.until-step-00000003.json"), "utf8");
     expect(JSON.parse(former)).toMatchObject({ steps: 3, groupSize: 5 });
+  });
+
+  test("a judge of another kind does not take over the figures and the budget of the one before", async () => {
+    const restored: unknown[] = [];
+    class First implements Judge {
+      critique = TINY_JUDGE.critique.bind(TINY_JUDGE);
+      state = () => "of the first";
+      restore = (state: unknown) => restored.push(state);
+    }
+    class Second extends First {
+      override state = () => "of the second";
+    }
+    const runFolder = scratch("judges");
+    await train({ steps: 1, runFolder, judge: new First() });
+    await train({ steps: 2, runFolder, judge: new First(), resume: true });
+    expect(restored).toEqual(["of the first"]);
+    await train({ steps: 3, runFolder, judge: new Second(), resume: true, onWarning: () => {} });
+    await train({ steps: 4, runFolder, judge: new Second(), resume: true, onWarning: () => {} });
+    expect(restored).toEqual(["of the first", "of the second"]);
   });
 
   test("a setting that is redacted in config.json is no other setting", async () => {

@@ -68,10 +68,21 @@ export async function runCommandLine(
     await program.parseAsync(words, { from: "user" });
     return EXIT.ok;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return EXIT.ok;
+      // Commander has told the standard error already.
+      if (words.includes("--json")) usageEvent(streams, error.message);
+      return EXIT.usage;
+    }
     if (!(error instanceof CommandFailure)) throw error;
     return report(error);
   }
+}
+
+/** What a reader of `--json` hears of a wrong command line: no command, and so no output of one, came to be. */
+function usageEvent(streams: OutputStreams, text: string): void {
+  const message = text.replace(/^error: /, "");
+  streams.out.write(`${JSON.stringify({ event: "error", code: "INVALID_ARGUMENT", message })}\n`);
 }
 
 function report({ reason, output, code }: CommandFailure): number {

@@ -54,6 +54,16 @@ describe("usage", () => {
     expect(code).toBe(3);
   });
 
+  test.each([[["--json", "trian"]], [["train", "--json"]], [["--json", "serve", "r", "--port", "x"]]])(
+    "so is a wrong command line: %j",
+    async (words) => {
+      const { out, code } = await inProcess(words);
+      expect(JSON.parse(out)).toMatchObject({ event: "error", code: "INVALID_ARGUMENT" });
+      expect(out).not.toContain("error: ");
+      expect(code).toBe(2);
+    },
+  );
+
   test("--help and --version end well", async () => {
     const { code, stdout } = await run(["--help"]);
     expect(code).toBe(0);

@@ -109,7 +109,7 @@ export class TrainingReport {
   end(runFolder: string, finished: boolean): void {
     const steps = `${this.#stepsDone} step${this.#stepsDone === 1 ? "" : "s"} in ${duration(performance.now() - this.#started)}`;
     const best = this.#best
-      ? `, best evaluation EM ${score(this.#best.score)} after ${this.#best.stepsDone} steps`
+      ? `, best evaluation of this process EM ${score(this.#best.score)} after ${this.#best.stepsDone} steps`
       : "";
     this.#output.line(`${finished ? "Done" : "Stopped"}: ${steps}${best}. Run: ${runFolder}`);
     this.#output.event("end", { finished, steps: this.#stepsDone, runFolder, best: this.#best ?? null });

@@ -1,4 +1,5 @@
-import { readFile, stat } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { buffer } from "node:stream/consumers";
 import {
   type Document,
   isAlias,
@@ -44,9 +45,10 @@ export class ConfigurationSource {
   static async read(file: string): Promise<ConfigurationSource> {
     let text: string;
     try {
-      const { size } = await stat(file);
-      if (size > MAX_BYTES) throw new Error(`it has ${size} bytes, a configuration has at most ${MAX_BYTES}`);
-      text = await readFile(file, "utf8");
+      // Not by its size: a pipe has none, and a device no end.
+      const bytes = await buffer(createReadStream(file, { end: MAX_BYTES }));
+      if (bytes.length > MAX_BYTES) throw new Error(`a configuration has at most ${MAX_BYTES} bytes`);
+      text = bytes.toString();
     } catch (cause) {
       throw new HindsearchError("IO", `Cannot read the configuration ${file}: ${(cause as Error).message}.`, {
         cause,

@@ -175,7 +175,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
       const evaluations = step === 0 ? await this.#evaluateAt(0, step, decoder, run) : [];
       const checked = step === start.step ? startupCheck.trajectories : 0;
       const result = await trainingStep(this.#context({ ...parts, checked }, step), step);
-      if (step === start.step) this.#warnIfSilent(result);
+      if (step === start.step) this.#checkFirst(result);
       skippedInARow = countSkipped(skippedInARow, result.metrics.updates, maxSkippedUpdates);
       evaluations.push(...(await this.#evaluateAt(step + 1, step, decoder, run)));
       const state = { ...start, step: step + 1, cursor: questions.cursor, skippedInARow };
@@ -225,14 +225,19 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     return evaluations;
   }
 
-  #warnIfSilent({ groups, metrics }: TrainingStepResult): void {
+  /** What the first batch tells of a run that would be in vain. */
+  #checkFirst({ groups, metrics }: TrainingStepResult): void {
     const { answered } = metrics.rollout.statuses;
     if (answered > 0 || groups.length === 0) return;
-    const { open, close } = this.#protocol.protocol.tags.answer;
-    this.#warn(
-      `No trajectory of the first batch answered between ${open} and ${close}. Does the prompt ask for these tags, and ` +
-        "are the length limits wide enough? Without answers there is no reward.",
-    );
+    const { tags, maxTokens } = this.#protocol.protocol;
+    const trajectories = groups.flat().map(({ trajectory }) => trajectory);
+    const longest = Math.max(...trajectories.map(({ promptTokens }) => promptTokens.length));
+    const why = trajectories.every(({ tokens }) => tokens.length === 0)
+      ? `No trajectory of the first batch has a token: prompts have up to ${longest} tokens, and prompt and trajectory ` +
+        `together may have ${maxTokens} (the protocol's maxTokens). Set it higher, or make the prompt shorter.`
+      : `No trajectory of the first batch answered between ${tags.answer.open} and ${tags.answer.close}. Does the prompt ` +
+        "ask for these tags, and are the length limits wide enough?";
+    this.#warn(`${why} Without answers there is no reward.`);
   }
 
   #warn(message: string): void {

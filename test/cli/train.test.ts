@@ -48,7 +48,7 @@ test("trains as the configuration says, and says how it goes on in plain lines",
     /step 1 of 4 {2}EM \d\.\d{3} {2}reward .*rollout .* \(30 trajectories, .*\/s\).*update .*tokens.*left/,
   );
   expect(stdout).toMatch(/checkpoint of step 4: /);
-  expect(stdout).toMatch(/Done: 4 steps in .*best evaluation EM/);
+  expect(stdout).toMatch(/Done: 4 steps in .*best evaluation of this process EM/);
   expect(stdout).not.toContain("\u001b");
   expect(await readdir(path("plain"))).toEqual(
     expect.arrayContaining([

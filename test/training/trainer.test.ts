@@ -152,6 +152,15 @@ test("a question whose prompt fits no context ends its trajectories, not the run
   ).resolves.toBeDefined();
 });
 
+test("prompts of which none fits the context are the reason that is given for a run without answers", async () => {
+  const questions = TINY_QUESTIONS.map((question) => ({ ...question, question: "ann ".repeat(120) }));
+  const warnings: string[] = [];
+  await train({ questions, steps: 1, onWarning: (warning) => warnings.push(warning) });
+  expect(warnings).toEqual([
+    expect.stringMatching(/prompts have up to \d+ tokens, .* may have \d+ \(the protocol's maxTokens\)/),
+  ]);
+});
+
 test("a reward that returns none is refused; one that never answers ends with the signal", async () => {
   const reward = (score: () => unknown) => ({ reward: { name: "own", score } as never });
   await expect(train(reward(() => undefined))).rejects.toMatchObject({

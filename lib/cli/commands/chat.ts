@@ -9,7 +9,7 @@ import { openPolicy } from "../../config/open-policy.js";
 import { openRetriever } from "../../config/open-training.js";
 import { protocolOf } from "../../config/protocol.js";
 import { type CommandContext, onRun, withSet } from "../context.js";
-import { wholeNumber } from "../options.js";
+import { oneText, wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
 import { manyLines, oneLine } from "../text.js";
@@ -42,6 +42,7 @@ async function chat(
   words: string[],
 ): Promise<void> {
   const { output, interrupt } = context;
+  const asked = words.length > 0 ? [oneText(words)] : undefined;
   const { configuration, model } = await readTarget(context, path, options);
   const { training, protocol } = configuration.values;
   const signal = interrupt.stop;
@@ -58,7 +59,7 @@ async function chat(
       (one) => one.dispose(),
     );
     const bound = new BoundProtocol(protocolOf(protocol), policy);
-    for await (const question of words.length > 0 ? [words.join(" ")] : lines(signal)) {
+    for await (const question of asked ?? lines(signal)) {
       if (question.trim() === "") continue;
       output.event("question", { question });
       const trajectory = await watchAgent(question, {

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { exportReport } from "../../dashboard/export.js";
 import { serveDashboard } from "../../dashboard/server.js";
 import { type CommandContext, onRun } from "../context.js";
-import { wholeNumber } from "../options.js";
+import { port, wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 
 interface InspectOptions {
@@ -24,7 +24,7 @@ export function inspectCommand(program: Command, streams: OutputStreams): void {
       "address to serve on; others than 127.0.0.1 need HINDSEARCH_SERVER_TOKEN",
       "127.0.0.1",
     )
-    .option("--port <number>", "port; 0 takes a free one", wholeNumber(0), 7860)
+    .option("--port <number>", "port; 0 takes a free one", port, 7860)
     .option("--export <file>", "write one HTML file that opens offline, and serve nothing")
     .option("--max-trajectories <number>", "trajectories per run in that file", wholeNumber(0), 400);
   onRun(command, streams, inspect);

@@ -4,7 +4,7 @@ import { Retriever, type RetrieverConfig } from "../../config/schema/retriever.j
 import { HindsearchError } from "../../errors.js";
 import type { Passage } from "../../retrieval/passage.js";
 import { type CommandContext, onRun, readFor, withSet } from "../context.js";
-import { wholeNumber } from "../options.js";
+import { oneText, wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { duration, oneLine } from "../text.js";
 
@@ -41,11 +41,11 @@ export function searchCommand(program: Command, streams: OutputStreams): void {
 
 async function search(context: CommandContext, options: SearchOptions, words: string[]): Promise<void> {
   const { output, interrupt } = context;
+  const query = oneText(words);
   const { config, resolve } = await retrieverOf(context, options);
   const opened = await OpenRetriever.open(config, resolve, { signal: interrupt.stop });
   try {
     const started = performance.now();
-    const query = words.join(" ");
     const [passages = []] = await opened.retriever.search([query], options.top, { signal: interrupt.stop });
     const milliseconds = performance.now() - started;
     show(context, query, passages);

@@ -7,7 +7,7 @@ import { openRetriever } from "../../config/open-training.js";
 import { protocolOf } from "../../config/protocol.js";
 import { servePolicy } from "../../serving/server.js";
 import { type CommandContext, onRun, withSet } from "../context.js";
-import { wholeNumber } from "../options.js";
+import { port } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
 
@@ -31,7 +31,7 @@ export function serveCommand(program: Command, streams: OutputStreams): void {
       "where to listen; others than this machine need HINDSEARCH_SERVER_TOKEN",
       "127.0.0.1",
     )
-    .option("--port <number>", "0 takes a free one", wholeNumber(0), 8080)
+    .option("--port <number>", "0 takes a free one", port, 8080)
     .option("--no-agent", "without the search agent, and so without opening the retriever");
   onRun(command, streams, serve);
 }

@@ -343,7 +343,7 @@ async function isFolder(path: string): Promise<boolean> {
 function noIndex(uri: string, begun = false): HindsearchError {
   const message = begun
     ? `${uri} holds an index that is not complete. The same CorpusIndex.build goes on with it.`
-    : `${uri} is not a search index. CorpusIndex.build makes one.`;
+    : `${uri} is not a search index. CorpusIndex.build makes one, and so does hindsearch index.`;
   return new HindsearchError("INVALID_DATA", message);
 }
 

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -14,7 +14,7 @@ import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import { marked } from "../judge/chat-service.js";
 import { byteTokenizer } from "../support/byte-tokenizer.js";
 import type { ReceivedRequest } from "../support/loopback-server.js";
-import { allWeights, OPTIONS, tinyTrainer } from "../support/tiny-trainer.js";
+import { OPTIONS, tinyTrainer } from "../support/tiny-trainer.js";
 import { timeless } from "../training/timeless.js";
 
 const { scratch, fresh, train } = tinyTrainer();
@@ -117,6 +117,7 @@ test("a judge that is another than before begins anew, and that is said", async 
   const warnings: string[] = [];
   const judge = new FunctionJudge({ complete: async () => "", tokenizer: byteTokenizer() });
   await train({ steps: 3, judge, runFolder, resume: true, onWarning: (text) => warnings.push(text) });
-  expect(warnings.join("\n")).toMatch(/The judge does not go on from the checkpoint.*FunctionJudge\.restore/);
-  expect(await allWeights(policy)).not.toEqual([]);
+  expect(warnings.join("\n")).toMatch(/participants\.judge was "RecordedJudge" and is "FunctionJudge"/);
+  const own = (await readFile(join(runFolder, "metrics.jsonl"), "utf8")).trim().split("\n");
+  expect(judge.stats().calls).toBe(JSON.parse(own.at(-1) as string).judge.calls);
 });

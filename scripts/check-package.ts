@@ -149,12 +149,16 @@ function checkManager(manager: "pnpm" | "yarn", tarball: string, folder: string)
   const yarn = ["npx", "--yes", "-p", "@yarnpkg/cli-dist@4.18.1", "yarn"];
   run(folder, "npx", ...yarn.slice(1), "add", tarball);
   // Yarn does not resolve the imports of an ES module that is required.
-  checkUse(folder, { command: [...yarn, "node"], require: false });
+  checkUse(folder, { node: [...yarn, "node"], command: yarn, require: false });
 }
 
 /** Uses an installed package from both module systems, and trains with it. */
-function checkUse(folder: string, { command = [process.execPath], require = true } = {}): void {
-  const node = (script: string) => run(folder, command[0] as string, ...command.slice(1), script);
+function checkUse(
+  folder: string,
+  { node = [process.execPath], command = ["npx", "--no-install"], require = true } = {},
+): void {
+  const runWith = ([program = "", ...before]: string[], ...words: string[]) =>
+    run(folder, program, ...before, ...words);
   writeFileSync(
     join(folder, "both.js"),
     `import { createRequire } from "node:module";
@@ -164,18 +168,18 @@ function checkUse(folder: string, { command = [process.execPath], require = true
      if (names.length === 0) throw new Error("hindsearch exports nothing");
      for (const name of names) if (cjs[name] !== esm[name]) throw new Error("two copies of " + name);`,
   );
-  node("both.js");
+  runWith(node, "both.js");
   writeFileSync(
     join(folder, "require.cjs"),
     `const { normalizeAnswer } = require("hindsearch");
      if (normalizeAnswer("The Answer!") !== "answer") throw new Error(normalizeAnswer("The Answer!"));`,
   );
-  if (require) node("require.cjs");
-  const said = run(folder, "npx", "--no-install", "hindsearch", "doctor");
+  if (require) runWith(node, "require.cjs");
+  const said = runWith(command, "hindsearch", "doctor");
   if (!said.includes("Nothing is wrong.")) throw new Error(`hindsearch doctor says:\n${said}`);
   for (const name of ["own-loop.ts", "own-loop/tiny-world.ts"])
     copyAsJavaScript(join(root, "examples", name), join(folder, name));
-  node("own-loop.js");
+  runWith(node, "own-loop.js");
 }
 
 /** Writes a TypeScript example as the JavaScript that plain Node runs. */

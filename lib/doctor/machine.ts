@@ -67,8 +67,14 @@ function optionalPackages(): string {
     .join(", ");
 }
 
-/** Some packages hide their package.json from `require`; resolving their entry would do, but for those that have none. */
+/** By its entry, which some packages have none of for `require`; else by its package.json, which some hide. */
 function isInstalled(name: string): boolean {
+  try {
+    require.resolve(name);
+    return true;
+  } catch (error) {
+    if ((error as { code?: unknown }).code === "ERR_PACKAGE_PATH_NOT_EXPORTED") return true;
+  }
   return (require.resolve.paths(name) ?? []).some((folder) => {
     try {
       require.resolve(`${folder}/${name}/package.json`);

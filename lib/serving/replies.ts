@@ -99,7 +99,7 @@ export function completionForm(head: ReplyHead, tokenizer: Tokenizer, withLogPro
     withLogProbs
       ? {
           tokens: Array.from(tokens, (id) => tokenizer.decode([id])),
-          token_logprobs: [...Array.from(logProbs)],
+          token_logprobs: Array.from(logProbs),
           top_logprobs: null,
         }
       : null;

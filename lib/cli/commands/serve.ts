@@ -57,7 +57,7 @@ async function serve(context: CommandContext, options: ServeCommandOptions, path
         host,
         port,
         agent,
-        decoder: defined(training.decoder ?? {}),
+        decoder: defined(training.decoder),
         onError: (error) => output.warn(error instanceof Error ? error.message : String(error)),
       }),
       (one) => one.close(),

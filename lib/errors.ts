@@ -11,6 +11,10 @@ export const HindsearchErrorCode = {
   INVALID_ARGUMENT: "INVALID_ARGUMENT",
   /** A configuration file is wrong; the message names line and key, what was found and what was expected. */
   INVALID_CONFIGURATION: "INVALID_CONFIGURATION",
+  /** The GPU that was asked for cannot be used: no engine for it, no driver, no GPU, no cuBLAS; the message says which. */
+  DEVICE_UNAVAILABLE: "DEVICE_UNAVAILABLE",
+  /** The GPU failed while it computed. */
+  DEVICE_FAILED: "DEVICE_FAILED",
   /** The native engine could not allocate memory, or it is clear beforehand that it could not. */
   OUT_OF_MEMORY: "OUT_OF_MEMORY",
   /** A fault of this package; please report it. */

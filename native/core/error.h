@@ -18,6 +18,8 @@ inline constexpr std::string_view kIo = "IO";
 inline constexpr std::string_view kNonFinite = "NON_FINITE";
 inline constexpr std::string_view kContextFull = "CONTEXT_FULL";
 inline constexpr std::string_view kDisposed = "DISPOSED";
+inline constexpr std::string_view kDeviceUnavailable = "DEVICE_UNAVAILABLE";
+inline constexpr std::string_view kDeviceFailed = "DEVICE_FAILED";
 }  // namespace code
 
 // The one exception of the native side. The message says what, where, expected, found, what to do.

@@ -4,15 +4,18 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "native/backend/cuda/device.h"
+#include "native/backend/cuda/memory.h"
 
 namespace hindsearch::cuda {
 
 class Cublas;
+class Staging;
 
-// Working memory with an address that lasts, for the ops of a decode pass: a recorded graph keeps the
-// addresses that it saw. Two uses that overlap in time need two slots.
+// Working memory with an address that lasts, for the ops of a decode pass: a recorded graph keeps
+// the addresses that it saw. Two uses that overlap in time need two slots.
 enum class Slot {
   left,        // a matrix product's left operand, in bf16
   right,       // its right operand, where that is not a weight
@@ -24,7 +27,7 @@ enum class Slot {
 
 class Workspace {
  public:
-  explicit Workspace(cudaStream_t stream) : stream_(stream) {}
+  explicit Workspace(cudaStream_t stream);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace();
@@ -38,13 +41,12 @@ class Workspace {
   }
   std::uint64_t generation() const { return generation_; }
 
+  // Host memory through which numbers go up and down.
+  Staging& staging() { return *staging_; }
+
  private:
-  struct Block {
-    void* data = nullptr;
-    std::size_t bytes = 0;
-  };
-  cudaStream_t stream_;
-  std::array<Block, static_cast<std::size_t>(Slot::count)> blocks_{};
+  std::unique_ptr<Staging> staging_;
+  std::array<DeviceBytes, static_cast<std::size_t>(Slot::count)> blocks_;
   std::uint64_t generation_ = 0;
 };
 
@@ -68,8 +70,7 @@ class TemporaryBytes {
 
  private:
   cudaStream_t stream_;
-  void* data_ = nullptr;
-  std::size_t bytes_;
+  void* data_;
 };
 template <class T>
 class Temporary {

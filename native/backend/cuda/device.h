@@ -1,8 +1,8 @@
 // What every file of this folder starts from: the CUDA runtime, launching a kernel, dynamic shared
 // memory and bfloat16.
 //
-// The same sources are compiled for the host (native/test/cuda_host), where another <cuda_runtime.h>
-// models the device; the few lines that differ are all in this file and in mma.h.
+// The same sources are compiled for the host (native/test/cuda_host), where another
+// <cuda_runtime.h> models the device; the few lines that differ are all in this file and in mma.h.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,7 +46,9 @@ void launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid, int t
 }
 
 // The block's dynamic shared memory, at a 16-byte boundary, uninitialised. Kernels use no other:
-// its bounds and its first reads are what the host build watches.
+// its bounds and its first reads are what the host build watches. A host compiler that reads the
+// toolkit's header compiles no kernels.
+#if defined(__CUDACC__) || !defined(__CUDA_RUNTIME_H__)
 template <class T>
 __device__ T* dynamic_shared() {
 #if defined(__CUDACC__)
@@ -56,6 +58,7 @@ __device__ T* dynamic_shared() {
   return static_cast<T*>(host_model::shared_bytes());
 #endif
 }
+#endif
 
 struct bf16 {
   std::uint16_t bits;

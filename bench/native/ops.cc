@@ -36,8 +36,8 @@ void run(ComputeType compute) {
     sequences.push_back({rows, length, 0, own.data()});
     rows += length;
   }
-  KvPages cache{nullptr, 1, kHeads, kHeadWidth};
-  std::vector<float> cache_memory(static_cast<std::size_t>(page * cache.page_floats()));
+  KvPages cache = backend->kv_pages(1, kHeads, kHeadWidth);
+  std::vector<float> cache_memory(static_cast<std::size_t>(page * cache.page_floats));
   cache.data = cache_memory.data();
 
   const std::int64_t qkv_width = 3 * kHeads * kHeadWidth;
@@ -55,6 +55,8 @@ void run(ComputeType compute) {
     for (std::int32_t i = 0; i < s.rows; ++i)
       positions[static_cast<std::size_t>(s.first_row + i)] = i;
   }
+  const auto index = backend->index(false);
+  index->assign(tokens, positions, sequences);
   const auto cosines = noise(150 * kHeadWidth / 2, 7);
   std::vector<float> log_probs(static_cast<std::size_t>(rows)),
       log_sums = log_probs, g(static_cast<std::size_t>(rows), 1);
@@ -91,7 +93,7 @@ void run(ComputeType compute) {
          [&] { backend->linear(l.in->data(), rows, *packed, nullptr, l.result->data(), false); });
     auto d_in = *l.in;
     time(name(" input gradient"), kLayers, [&] {
-      backend->linear_backward_input(l.result->data(), rows, weight.data(), l.n, l.k, d_in.data(),
+      backend->linear_backward_input(l.result->data(), rows, *packed, weight.data(), d_in.data(),
                                      false);
     });
     time(name(" weight gradient"), kLayers, [&] {
@@ -104,7 +106,7 @@ void run(ComputeType compute) {
   time("rms_norm backward", 2 * kLayers + 1,
        [&] { backend->rms_norm_backward(xs, inv.data(), norm.data(), ds, dxs, d_norm.data()); });
   time("rope q", 4 * kLayers, [&] {
-    backend->rope(view(qkv, 0), positions.data(), cosines.data(), cosines.data(), false);
+    backend->rope(view(qkv, 0), *index, cosines.data(), cosines.data(), false);
   });
   qkv = noise(rows * qkv_width, 3);
   time("silu_gate", kLayers,
@@ -113,18 +115,18 @@ void run(ComputeType compute) {
     backend->silu_gate_backward(d_gate_up.data(), inner.data(), rows, kInner);
   });
   time("write_kv", kLayers,
-       [&] { backend->write_kv(view(qkv, kHeads), view(qkv, 2 * kHeads), sequences, cache, 0); });
+       [&] { backend->write_kv(view(qkv, kHeads), view(qkv, 2 * kHeads), *index, cache, 0); });
   time("attention", kLayers, [&] {
-    backend->attention(view(qkv, 0), sequences, cache, 0, 0.17f, out.data(), statistics.data());
+    backend->attention(view(qkv, 0), *index, cache, 0, 0.17f, out.data(), statistics.data());
   });
   time("attention backward", kLayers, [&] {
-    backend->attention_backward(view(qkv, 0), sequences, cache, 0, 0.17f, out.data(),
+    backend->attention_backward(view(qkv, 0), *index, cache, 0, 0.17f, out.data(),
                                 statistics.data(), d.data(), view(d_qkv, 0), view(d_qkv, kHeads),
                                 view(d_qkv, 2 * kHeads));
   });
-  time("embed", 1, [&] { backend->embed(tokens.data(), rows, weight.data(), kWidth, x.data()); });
+  time("embed", 1, [&] { backend->embed(*index, weight.data(), kWidth, x.data()); });
   time("embed backward", 1,
-       [&] { backend->embed_backward(tokens.data(), rows, x.data(), kWidth, d_weight.data()); });
+       [&] { backend->embed_backward(*index, x.data(), kWidth, d_weight.data()); });
   const auto head = backend->pack(weight.data(), kVocabulary, kWidth);
   time("head_log_probs", 1, [&] {
     backend->head_log_probs(x.data(), rows, *head, 1, tokens.data(), log_probs.data(),

@@ -1,8 +1,10 @@
 // The op interface: everything that the model, the trainer and the decoder ask of a device.
 //
 // Conventions
-//   - Tensors are float32, row-major, on the device. Small integer metadata (token ids, positions,
-//     page tables) are host pointers.
+//   - Tensors are float32, row-major, on the device. Token ids, positions and page tables of a pass
+//     are in its PassIndex; what other small integers an op takes are host pointers.
+//   - Ops run in the order of the calls, on a device of its own perhaps later than the call returns.
+//     download, sample and sum_of_squares wait. Host memory may change as soon as a call returns.
 //   - Axes: B sequences, T tokens of a sequence, R rows (packed tokens of all sequences), C hidden
 //     width, F feed-forward width, H query heads, K key/value heads, D head size, V vocabulary.
 //   - Every op computes a row in one fixed order of additions that depends on nothing but that
@@ -15,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -62,9 +65,9 @@ struct ConstHeadsView {
       : data(v.data), rows(v.rows), heads(v.heads), width(v.width), row_stride(v.row_stride) {}
 };
 
-// Keys and values live in pages of kPageTokens tokens. One page holds, for every layer and every
-// key/value head, keys as [D][kPageTokens] (so that scores vectorise over keys) and values as
-// [kPageTokens][D]. Key j of a sequence is in lane j % kPageTokens of its page j / kPageTokens.
+// Keys and values live in pages of kPageTokens tokens. Key j of a sequence is in lane
+// j % kPageTokens of its page j / kPageTokens. What a page looks like inside is its backend's matter,
+// which says how many floats it takes (Backend::kv_pages).
 inline constexpr std::int32_t kPageTokens = 16;
 
 struct KvPages {
@@ -72,17 +75,7 @@ struct KvPages {
   std::int32_t layers;
   std::int32_t heads;
   std::int32_t head_dim;
-
-  std::int64_t page_floats() const {
-    return std::int64_t{2} * layers * heads * head_dim * kPageTokens;
-  }
-  float* keys(std::int32_t page, std::int32_t layer, std::int32_t head) const {
-    return data + page * page_floats() +
-           (std::int64_t{layer} * heads + head) * 2 * head_dim * kPageTokens;
-  }
-  float* values(std::int32_t page, std::int32_t layer, std::int32_t head) const {
-    return keys(page, layer, head) + std::int64_t{head_dim} * kPageTokens;
-  }
+  std::int64_t page_floats;  // even where numbers are narrower than a float
 };
 
 // The new rows of one sequence inside a packed batch.
@@ -91,6 +84,19 @@ struct SequenceRows {
   std::int32_t rows;          // new tokens
   std::int32_t past;          // tokens before them, already in the cache
   const std::int32_t* pages;  // ceil((past + rows) / kPageTokens) page numbers
+};
+
+// What the rows of a pass are, where the device finds it. Made by its backend, for one pass or, by a
+// further assign(), for one after the other.
+class PassIndex {
+ public:
+  virtual ~PassIndex() = default;
+  // tokens and positions [rows]; the rows of the sequences lie one after the other. All three must
+  // stay as they are for the ops of the pass.
+  virtual void assign(std::span<const Token> tokens, std::span<const std::int32_t> positions,
+                      std::span<const SequenceRows> sequences) = 0;
+  // Rows that the ops of the pass work on: those assigned, or more (Backend::padded_rows).
+  virtual std::int64_t rows() const = 0;
 };
 
 // The distribution a token is drawn from. temperature 0 is greedy: the first of the largest
@@ -129,11 +135,28 @@ class Backend {
   virtual void zero(float* x, std::int64_t n) = 0;
   virtual void add(const float* x, float* y, std::int64_t n) = 0;  // y += x
 
-  // --- Embedding: out[r] = table[tokens[r]]; backward adds rows in row order. ---
-  virtual void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
+  // --- Passes. ---
+  // `padded`: for passes of one new token a sequence, whose rows are rounded up to padded_rows.
+  virtual std::unique_ptr<PassIndex> index(bool padded) = 0;
+  // Rows that such a pass of `sequences` sequences is run with: so many, or more where recorded passes
+  // come in a few sizes. What it writes must hold that many.
+  virtual std::int64_t padded_rows(std::int64_t sequences) const = 0;
+  // Runs `ops`, which enqueues a pass over `index`: what it does depends on the index's contents and on
+  // `key`, the addresses that it uses beside the index, alone. A backend may record it and play the
+  // record the next time, so `ops` must neither wait nor read what it computed.
+  virtual void run(PassIndex& index, std::span<const void* const> key,
+                   const std::function<void()>& ops) = 0;
+
+  // --- Embedding: out[r] = table[token of row r]; backward adds rows in row order. ---
+  virtual void embed(const PassIndex& index, const float* table, std::int64_t width,
                      float* out) = 0;
-  virtual void embed_backward(const Token* tokens, std::int64_t rows, const float* d_out,
-                              std::int64_t width, float* d_table) = 0;
+  virtual void embed_backward(const PassIndex& index, const float* d_out, std::int64_t width,
+                              float* d_table) = 0;
+  // out[i] = x[rows[i]], and its gradient d_x[rows[i]] += d_out[i]; the row numbers ascend.
+  virtual void gather(const std::int32_t* rows, std::int64_t count, const float* x,
+                      std::int64_t width, float* out) = 0;
+  virtual void scatter_add(const std::int32_t* rows, std::int64_t count, const float* d_out,
+                           std::int64_t width, float* d_x) = 0;
 
   // --- RMSNorm over `width` of every (row, head); hidden states are a view with one head.
   // inv_rms [rows, heads] may be null in the forward. In place (y.data == x.data) is allowed.
@@ -147,12 +170,16 @@ class Backend {
   virtual std::unique_ptr<PackedMatrix> pack(const float* weight, std::int64_t n,
                                              std::int64_t k) = 0;
   virtual void repack(PackedMatrix& packed, const float* weight) = 0;
+  // Whether a frozen copy of the weights shall keep its matrices in packed form alone, because memory
+  // on the device is dear.
+  virtual bool frozen_matrices_packed() const = 0;
   // y[R, N] = x[R, K] w^T + bias (bias may be null); with `accumulate` added to y.
   virtual void linear(const float* x, std::int64_t rows, const PackedMatrix& weight,
                       const float* bias, float* y, bool accumulate) = 0;
-  // d_x[R, K] = d_y[R, N] w; with `accumulate` added to d_x.
-  virtual void linear_backward_input(const float* d_y, std::int64_t rows, const float* weight,
-                                     std::int64_t n, std::int64_t k, float* d_x,
+  // d_x[R, K] = d_y[R, N] w; with `accumulate` added to d_x. `packed` was made of `weight`: a backend
+  // reads whichever suits it.
+  virtual void linear_backward_input(const float* d_y, std::int64_t rows,
+                                     const PackedMatrix& packed, const float* weight, float* d_x,
                                      bool accumulate) = 0;
   // d_weight[N, K] += d_y^T x;  d_bias[N] += column sums of d_y (may be null).
   virtual void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows,
@@ -161,8 +188,8 @@ class Backend {
 
   // --- Rotary position embedding, half-split form, in place. cos/sin are [positions, D/2] tables;
   // `inverse` rotates back, which is its gradient. ---
-  virtual void rope(HeadsView x, const std::int32_t* positions, const float* cosines,
-                    const float* sines, bool inverse) = 0;
+  virtual void rope(HeadsView x, const PassIndex& index, const float* cosines, const float* sines,
+                    bool inverse) = 0;
 
   // --- Gated MLP: gate_up [R, 2F] holds gate then up; out[R, F] = silu(gate) * up. The backward
   // works in place: gate_up becomes its gradient, and d_out becomes out once more, so that a layer
@@ -173,15 +200,16 @@ class Backend {
                                   std::int64_t width) = 0;
 
   // --- Causal grouped-query attention over pages. Row i of a sequence sees keys 0..past+i. ---
-  virtual void write_kv(ConstHeadsView keys, ConstHeadsView values,
-                        std::span<const SequenceRows> sequences, const KvPages& pages,
-                        std::int32_t layer) = 0;
+  // Memory that pages take; `data` is left to the caller.
+  virtual KvPages kv_pages(std::int32_t layers, std::int32_t heads,
+                           std::int32_t head_dim) const = 0;
+  virtual void write_kv(ConstHeadsView keys, ConstHeadsView values, const PassIndex& index,
+                        const KvPages& pages, std::int32_t layer) = 0;
   // out[R, H*D]; statistics [R, H, 2] = (maximum, sum of exponentials), may be null.
-  virtual void attention(ConstHeadsView queries, std::span<const SequenceRows> sequences,
-                         const KvPages& pages, std::int32_t layer, float scale, float* out,
-                         float* statistics) = 0;
+  virtual void attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
+                         std::int32_t layer, float scale, float* out, float* statistics) = 0;
   // For sequences without past. Overwrites d_queries, d_keys, d_values.
-  virtual void attention_backward(ConstHeadsView queries, std::span<const SequenceRows> sequences,
+  virtual void attention_backward(ConstHeadsView queries, const PassIndex& index,
                                   const KvPages& pages, std::int32_t layer, float scale,
                                   const float* out, const float* statistics, const float* d_out,
                                   HeadsView d_queries, HeadsView d_keys, HeadsView d_values) = 0;

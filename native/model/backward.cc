@@ -10,33 +10,34 @@ namespace {
 // is d_y[R, N]. `x` is the norm's input.
 void normed_linear_backward(const Network& network, std::int64_t rows, const float* x,
                             const float* inv_rms, std::int64_t norm_at, const float* d_y,
-                            std::int64_t n, std::int64_t weight_at, float* d_bias,
+                            const PackedMatrix& packed, std::int64_t weight_at, float* d_bias,
                             LayerScratch& scratch, float* d_x, float* gradients) {
   Backend& backend = network.backend;
-  const std::int64_t hidden = network.config.hidden;
+  const std::int64_t hidden = network.config.hidden, n = packed.rows();
   const float* norm_weight = network.weight(norm_at);
   backend.rms_norm(rows_view(x, rows, hidden), norm_weight, network.config.rms_epsilon,
                    rows_view(scratch.norm, rows, hidden), nullptr);
   backend.linear_backward_weight(d_y, scratch.norm, rows, n, hidden, gradients + weight_at, d_bias);
-  backend.linear_backward_input(d_y, rows, network.weight(weight_at), n, hidden, scratch.norm,
-                                false);
+  backend.linear_backward_input(d_y, rows, packed, network.weight(weight_at), scratch.norm, false);
   backend.rms_norm_backward(rows_view(x, rows, hidden), inv_rms, norm_weight,
                             rows_view(static_cast<const float*>(scratch.norm), rows, hidden),
                             rows_view(d_x, rows, hidden), gradients + norm_at);
 }
 
 // d_x += gradient through the MLP.
-void mlp_backward(const Network& network, std::int64_t rows, const LayerOffsets& at,
-                  LayerTape& tape, LayerScratch& scratch, float* d_x, float* gradients) {
+void mlp_backward(const Network& network, std::int64_t rows, std::int32_t l, LayerTape& tape,
+                  LayerScratch& scratch, float* d_x, float* gradients) {
   Backend& backend = network.backend;
+  const LayerOffsets& at = network.layout.layer(l);
+  const PackedLayer& packed = network.packed(l);
   const std::int64_t hidden = network.config.hidden, width = network.config.intermediate;
-  backend.linear_backward_input(d_x, rows, network.weight(at.down), hidden, width,
+  backend.linear_backward_input(d_x, rows, *packed.down, network.weight(at.down),
                                 scratch.activation, false);
   backend.silu_gate_backward(tape.gate_up, scratch.activation, rows, width);
   backend.linear_backward_weight(d_x, scratch.activation, rows, hidden, width, gradients + at.down,
                                  nullptr);
   normed_linear_backward(network, rows, tape.middle, tape.mlp_inv_rms, at.post_norm, tape.gate_up,
-                         2 * width, at.gate_up, nullptr, scratch, d_x, gradients);
+                         *packed.gate_up, at.gate_up, nullptr, scratch, d_x, gradients);
 }
 
 // scratch.d_qkv = gradient of q, k and v as they left the projection.
@@ -50,14 +51,14 @@ void heads_backward(const Network& network, const PassRows& pass, std::int32_t l
   const QkvViews d_heads = qkv_views(network, rows, scratch.d_qkv, scratch.d_rotated);
 
   // The pages have been used by other layers since.
-  backend.write_kv(heads.k, heads.v, pass.sequences, pass.pages, pass.page_layer(l));
+  backend.write_kv(heads.k, heads.v, pass.index, pass.pages, pass.page_layer(l));
   if (config.qk_norm)
     backend.zero(scratch.d_qkv, rows * network.qkv_width());  // rms_norm_backward adds
-  backend.attention_backward(heads.q, pass.sequences, pass.pages, pass.page_layer(l),
+  backend.attention_backward(heads.q, pass.index, pass.pages, pass.page_layer(l),
                              1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
                              tape.statistics, scratch.d_attention, d_heads.q, d_heads.k, d_heads.v);
-  backend.rope(d_heads.q, pass.positions.data(), network.cosines, network.sines, true);
-  backend.rope(d_heads.k, pass.positions.data(), network.cosines, network.sines, true);
+  backend.rope(d_heads.q, pass.index, network.cosines, network.sines, true);
+  backend.rope(d_heads.k, pass.index, network.cosines, network.sines, true);
   if (config.qk_norm) {
     const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
     const QkvViews d_plain = qkv_views(network, rows, scratch.d_qkv, nullptr);
@@ -74,29 +75,30 @@ void attention_backward(const Network& network, const PassRows& pass, std::int32
                         float* gradients) {
   Backend& backend = network.backend;
   const LayerOffsets& at = network.layout.layer(l);
+  const PackedLayer& packed = network.packed(l);
   const std::int64_t rows = pass.rows(), hidden = network.config.hidden;
   const std::int64_t query = network.query_width();
   backend.linear_backward_weight(d_x, tape.attention, rows, hidden, query, gradients + at.o,
                                  nullptr);
-  backend.linear_backward_input(d_x, rows, network.weight(at.o), hidden, query, scratch.d_attention,
+  backend.linear_backward_input(d_x, rows, *packed.o, network.weight(at.o), scratch.d_attention,
                                 false);
   heads_backward(network, pass, l, tape, scratch, gradients);
   normed_linear_backward(
-      network, rows, x, tape.attention_inv_rms, at.input_norm, scratch.d_qkv, network.qkv_width(),
-      at.qkv, network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x, gradients);
+      network, rows, x, tape.attention_inv_rms, at.input_norm, scratch.d_qkv, *packed.qkv, at.qkv,
+      network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x, gradients);
 }
 
 }  // namespace
 
 void layer_backward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
                     LayerTape& tape, LayerScratch& scratch, float* d_x, float* gradients) {
-  mlp_backward(network, pass.rows(), network.layout.layer(l), tape, scratch, d_x, gradients);
+  mlp_backward(network, pass.rows(), l, tape, scratch, d_x, gradients);
   attention_backward(network, pass, l, x, tape, scratch, d_x, gradients);
 }
 
 void embed_backward(const Network& network, const PassRows& pass, const float* d_x,
                     float* gradients) {
-  network.backend.embed_backward(pass.tokens.data(), pass.rows(), d_x, network.config.hidden,
+  network.backend.embed_backward(pass.index, d_x, network.config.hidden,
                                  gradients + network.layout.embedding());
 }
 

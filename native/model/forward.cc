@@ -12,7 +12,7 @@ void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t 
   Backend& backend = network.backend;
   const ModelConfig& config = network.config;
   const LayerOffsets& at = network.layout.layer(l);
-  const PackedLayer& packed = network.weights.layers[static_cast<std::size_t>(l)];
+  const PackedLayer& packed = network.packed(l);
   const std::int64_t rows = pass.rows(), hidden = config.hidden;
   const float epsilon = config.rms_epsilon;
 
@@ -26,10 +26,10 @@ void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t 
     backend.rms_norm(plain.q, network.weight(at.q_norm), epsilon, heads.q, tape.q_inv_rms);
     backend.rms_norm(plain.k, network.weight(at.k_norm), epsilon, heads.k, tape.k_inv_rms);
   }
-  backend.rope(heads.q, pass.positions.data(), network.cosines, network.sines, false);
-  backend.rope(heads.k, pass.positions.data(), network.cosines, network.sines, false);
-  backend.write_kv(heads.k, heads.v, pass.sequences, pass.pages, pass.page_layer(l));
-  backend.attention(heads.q, pass.sequences, pass.pages, pass.page_layer(l),
+  backend.rope(heads.q, pass.index, network.cosines, network.sines, false);
+  backend.rope(heads.k, pass.index, network.cosines, network.sines, false);
+  backend.write_kv(heads.k, heads.v, pass.index, pass.pages, pass.page_layer(l));
+  backend.attention(heads.q, pass.index, pass.pages, pass.page_layer(l),
                     1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
                     tape.statistics);
 
@@ -44,7 +44,7 @@ void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t 
 }  // namespace
 
 void embed_forward(const Network& network, const PassRows& pass, float* x) {
-  network.backend.embed(pass.tokens.data(), pass.rows(), network.weight(network.layout.embedding()),
+  network.backend.embed(pass.index, network.weight(network.layout.embedding()),
                         network.config.hidden, x);
 }
 
@@ -56,8 +56,7 @@ void layer_forward(const Network& network, const PassRows& pass, std::int32_t l,
   forward_to_gate(network, pass, l, x, middle, tape, scratch);
   if (middle != out) backend.copy(middle, out, rows * network.config.hidden);
   backend.silu_gate(tape.gate_up, rows, network.config.intermediate, scratch.activation);
-  backend.linear(scratch.activation, rows,
-                 *network.weights.layers[static_cast<std::size_t>(l)].down, nullptr, out, true);
+  backend.linear(scratch.activation, rows, *network.packed(l).down, nullptr, out, true);
 }
 
 void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,

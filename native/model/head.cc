@@ -14,14 +14,18 @@ constexpr std::int64_t kRows = 960;
 
 }  // namespace
 
-void gather_normed(const Network& network, const float* x, std::span<const Token> rows,
+void final_norm(const Network& network, const float* x, std::int64_t n, float* hidden,
+                float* inv_rms) {
+  const std::int64_t width = network.config.hidden;
+  network.backend.rms_norm(rows_view(x, n, width), network.weight(network.layout.final_norm()),
+                           network.config.rms_epsilon, rows_view(hidden, n, width), inv_rms);
+}
+
+void gather_normed(const Network& network, const float* x, std::span<const std::int32_t> rows,
                    float* gathered, float* hidden, float* inv_rms) {
   const auto n = static_cast<std::int64_t>(rows.size());
-  const std::int64_t width = network.config.hidden;
-  network.backend.embed(rows.data(), n, x, width, gathered);
-  network.backend.rms_norm(rows_view(static_cast<const float*>(gathered), n, width),
-                           network.weight(network.layout.final_norm()), network.config.rms_epsilon,
-                           rows_view(hidden, n, width), inv_rms);
+  network.backend.gather(rows.data(), n, x, network.config.hidden, gathered);
+  final_norm(network, gathered, n, hidden, inv_rms);
 }
 
 HeadScores head_forward(const Network& network, const float* x, const ScoredRows& scored,
@@ -102,7 +106,7 @@ bool head_backward(const Network& network, const float* x, const ScoredRows& sco
                               rows_view(static_cast<const float*>(d_hidden), count, width),
                               rows_view(d_gathered, count, width),
                               gradients + network.layout.final_norm());
-    backend.embed_backward(rows.data(), count, d_gathered, width, d_x);
+    backend.scatter_add(rows.data(), count, d_gathered, width, d_x);
   }
   return true;
 }

@@ -13,12 +13,12 @@ namespace hindsearch {
 
 // Rows of a pass, in ascending order, and the token that each must predict.
 struct ScoredRows {
-  std::vector<Token> rows;  // row numbers; the type of Backend::embed, which gathers them
+  std::vector<std::int32_t> rows;
   std::vector<Token> targets;
 
   std::int64_t size() const { return static_cast<std::int64_t>(rows.size()); }
   void add(std::int64_t row, Token target) {
-    rows.push_back(static_cast<Token>(row));
+    rows.push_back(static_cast<std::int32_t>(row));
     targets.push_back(target);
   }
 };
@@ -29,8 +29,11 @@ struct HeadScores {
   std::vector<float> entropies;  // nats; empty if not asked for
 };
 
-// hidden[n, C] = final norm of these rows of x; inv_rms [n] may be null.
-void gather_normed(const Network& network, const float* x, std::span<const Token> rows,
+// hidden[n, C] = final norm of x[n, C]; inv_rms [n] may be null.
+void final_norm(const Network& network, const float* x, std::int64_t n, float* hidden,
+                float* inv_rms);
+// The same of these rows of x, which stay in `gathered`.
+void gather_normed(const Network& network, const float* x, std::span<const std::int32_t> rows,
                    float* gathered, float* hidden, float* inv_rms);
 
 // x[R, C] is the output of the last layer. Throws Error(ABORTED) naming the call.

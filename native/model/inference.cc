@@ -1,5 +1,8 @@
 // Passes without backward: scoring, logits, decoding.
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
 #include <string>
 
 #include "native/model/inference_pass.h"
@@ -126,8 +129,8 @@ std::vector<float> Model::logits(const PackedSequences& packed) {
   const Batch batch(packed, prefixes);
   const Network network = s.network(batch.longest());
   const InferencePass pass(network, batch, "logits", nullptr);
-  std::vector<Token> all(static_cast<std::size_t>(rows));
-  for (std::size_t r = 0; r < all.size(); ++r) all[r] = static_cast<Token>(r);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows));
+  std::iota(all.begin(), all.end(), 0);
   float *hidden, *logits;
   Slab slab;
   slab.add(hidden, rows * s.config.hidden);
@@ -146,29 +149,52 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
   State& s = *state_;
   check_cached_rows(s.config, tokens, positions, sequences, logit_rows);
   if (tokens.empty()) return;
-  const auto rows = static_cast<std::int64_t>(tokens.size());
+  Backend& backend = *s.backend;
   const Network network = s.network(*std::max_element(positions.begin(), positions.end()) + 1);
-  if (!s.decode || s.decode->rows < rows) {
-    s.decode.reset();
-    auto workspace = std::make_unique<DecodeWorkspace>();
-    workspace->rows = rows;
-    workspace->tape = std::make_unique<LayerTape>(network, rows, Purpose::inference);
-    workspace->scratch = std::make_unique<LayerScratch>(network, rows, Purpose::inference);
-    workspace->slab.add(workspace->x, rows * s.config.hidden);
-    workspace->slab.add(workspace->hidden, rows * s.config.hidden);
-    workspace->slab.allocate(*s.backend);
-    s.decode = std::move(workspace);
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const bool single = sequences.size() == tokens.size();
+  DecodeWorkspace& work = s.decode_workspace(network, single ? backend.padded_rows(count) : count);
+  work.index->assign(tokens, positions, sequences);
+  const PassRows pass{*work.index, pages};
+  const auto layers = [&] {
+    embed_forward(network, pass, work.x);
+    for (std::int32_t l = 0; l < s.config.layers; ++l) {
+      layer_forward(network, pass, l, work.x, work.x, *work.tape, *work.scratch);
+    }
+  };
+  if (single && logit_rows.size() == tokens.size() &&
+      std::is_sorted(logit_rows.begin(), logit_rows.end())) {
+    // One new token a sequence, all of them sampled from: the bulk of a rollout.
+    const std::array<const void*, 4> key = {pages.data, logits, network.weights.arena->data(),
+                                            network.cosines};
+    const auto decode = [&] {
+      layers();
+      final_norm(network, work.x, pass.rows(), work.hidden, nullptr);
+      backend.head_logits(work.hidden, pass.rows(), *network.weights.head, logits);
+    };
+    backend.run(*work.index, key, std::cref(decode));  // by reference: a step allocates nothing
+    return;
   }
-  DecodeWorkspace& work = *s.decode;
-  const PassRows pass{tokens, positions, sequences, pages};
-  embed_forward(network, pass, work.x);
-  for (std::int32_t l = 0; l < s.config.layers; ++l) {
-    layer_forward(network, pass, l, work.x, work.x, *work.tape, *work.scratch);
-  }
+  layers();
   if (logit_rows.empty()) return;
   gather_normed(network, work.x, logit_rows, work.hidden, work.hidden, nullptr);
-  s.backend->head_logits(work.hidden, static_cast<std::int64_t>(logit_rows.size()),
-                         *s.weights->head, logits);
+  backend.head_logits(work.hidden, static_cast<std::int64_t>(logit_rows.size()),
+                      *network.weights.head, logits);
+}
+
+DecodeWorkspace& Model::State::decode_workspace(const Network& network, std::int64_t rows) {
+  if (decode && decode->rows >= rows) return *decode;
+  decode.reset();
+  auto workspace = std::make_unique<DecodeWorkspace>();
+  workspace->rows = rows;
+  workspace->tape = std::make_unique<LayerTape>(network, rows, Purpose::inference);
+  workspace->scratch = std::make_unique<LayerScratch>(network, rows, Purpose::inference);
+  workspace->slab.add(workspace->x, rows * config.hidden);
+  workspace->slab.add(workspace->hidden, rows * config.hidden);
+  workspace->slab.allocate(*backend);
+  workspace->index = backend->index(true);
+  decode = std::move(workspace);
+  return *decode;
 }
 
 }  // namespace hindsearch

@@ -34,11 +34,19 @@ std::vector<float> Model::State::download(const Buffer* arena, const Parameter& 
   return values;
 }
 
+const Buffer* Model::State::full_weights(std::unique_ptr<Buffer>& unpacked) const {
+  if (weights->arena->size() == layout.size()) return weights->arena.get();
+  unpacked = weights->unpack(*backend, layout);
+  return unpacked.get();
+}
+
 void Model::State::own_weights() {
-  if (weights.use_count() == 1) return;
-  auto copy = weights->copy(*backend);
-  copy->pack(*backend, config, layout);  // what can run out of memory comes before any change
-  weights = std::move(copy);
+  if (weights.use_count() > 1) replace_weights(weights->split(*backend, config, layout));
+}
+
+void Model::State::replace_weights(std::shared_ptr<Weights> own) {
+  decode.reset();
+  weights = std::move(own);
 }
 
 float* Model::State::own_gradients() {
@@ -139,7 +147,9 @@ OptimizerResult Model::step(const OptimizerOptions& options) {
 }
 
 std::vector<float> Model::weight(const std::string& name) const {
-  return state_->download(state_->weights->arena.get(), state_->parameter(name));
+  const Parameter& parameter = state_->parameter(name);
+  std::unique_ptr<Buffer> unpacked;
+  return state_->download(state_->full_weights(unpacked), parameter);
 }
 
 std::vector<float> Model::gradient(const std::string& name) const {
@@ -154,7 +164,7 @@ void Model::load_arena(Arena arena, const std::vector<TensorSource>& sources,
     auto weights = Weights::allocate(*s.backend, s.layout);
     read_tensors(s.layout, sources, *s.backend, weights->arena->data(), cancel);
     weights->pack(*s.backend, s.config, s.layout);
-    s.weights = std::move(weights);
+    s.replace_weights(std::move(weights));
     ++s.version;
     return;
   }
@@ -170,8 +180,9 @@ void Model::load_arena(Arena arena, const std::vector<TensorSource>& sources,
 void Model::save(const std::string& path, const std::string& header,
                  const std::vector<TensorSink>& sinks, const CancelFlag* cancel) const {
   const State& s = *state_;
-  const std::array<const Buffer*, 3> arenas = {s.weights->arena.get(), s.optimizer.first_moments(),
-                                               s.optimizer.second_moments()};
+  std::unique_ptr<Buffer> unpacked;
+  const std::array<const Buffer*, 3> arenas = {
+      s.full_weights(unpacked), s.optimizer.first_moments(), s.optimizer.second_moments()};
   std::vector<TensorData> tensors;
   std::array<std::set<std::string>, 3> names;
   for (const TensorSink& sink : sinks) {

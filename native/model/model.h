@@ -93,7 +93,8 @@ class Model {
 
   // Decoder's entry: runs the new rows of `sequences` (tokens and positions are packed like the
   // rows), writes their keys and values to `pages`, and leaves the logits of `logit_rows` (row
-  // numbers) in logits [logit_rows.size(), V], on the device; V = config().token_limit.
+  // numbers) in logits [logit_rows.size(), V], on the device; V = config().token_limit. `logits` has
+  // room for backend().padded_rows(sequences.size()) rows.
   void forward_cached(std::span<const Token> tokens, std::span<const std::int32_t> positions,
                       std::span<const SequenceRows> sequences, const KvPages& pages,
                       std::span<const std::int32_t> logit_rows, float* logits);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "native/backend/backend.h"
 #include "native/model/config.h"
@@ -29,16 +28,17 @@ struct Network {
   std::int64_t key_width() const { return std::int64_t{config.kv_heads} * config.head_dim; }
   std::int64_t qkv_width() const { return query_width() + 2 * key_width(); }
   const float* weight(std::int64_t offset) const { return weights.arena->data() + offset; }
+  const PackedLayer& packed(std::int32_t l) const {
+    return weights.layers[static_cast<std::size_t>(l)];
+  }
 };
 
 // The rows of a pass and where their keys and values go.
 struct PassRows {
-  std::span<const Token> tokens;
-  std::span<const std::int32_t> positions;
-  std::span<const SequenceRows> sequences;
+  const PassIndex& index;
   KvPages pages;
 
-  std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t rows() const { return index.rows(); }
   // Pages of one layer serve all layers in turn: scoring and training need no more.
   std::int32_t page_layer(std::int32_t l) const { return pages.layers == 1 ? 0 : l; }
 };

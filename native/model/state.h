@@ -20,6 +20,7 @@ struct DecodeWorkspace {
   float* x = nullptr;       // [rows, C]
   float* hidden = nullptr;  // [rows, C], normed, of the rows whose logits are wanted
   Slab slab;
+  std::unique_ptr<PassIndex> index;  // last: what it has recorded uses the others
 };
 
 struct Model::State {
@@ -47,6 +48,11 @@ struct Model::State {
   std::vector<float> download(const Buffer* arena, const Parameter& parameter) const;
   // Makes the weights this model's own before they change.
   void own_weights();
+  // What was recorded of decoding used the old ones.
+  void replace_weights(std::shared_ptr<Weights> own);
+  DecodeWorkspace& decode_workspace(const Network& network, std::int64_t rows);
+  // Parameters of the weights; those that a packed copy alone holds come from it.
+  const Buffer* full_weights(std::unique_ptr<Buffer>& unpacked) const;
   float* own_gradients();
 };
 

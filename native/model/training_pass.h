@@ -26,6 +26,7 @@ class TrainingPass {
   void backward(float* gradients, const CancelFlag* cancel);
 
  private:
+  PassRows pass() const { return {*index_, pages_}; }
   LayerTape& tape(std::int32_t l) { return *tapes_[checkpoint_ ? 0 : static_cast<std::size_t>(l)]; }
 
   const Network& network_;
@@ -35,7 +36,8 @@ class TrainingPass {
   Slab slab_;
   std::vector<std::unique_ptr<LayerTape>> tapes_;
   LayerScratch scratch_;
-  PassRows pass_;
+  std::unique_ptr<PassIndex> index_;
+  KvPages pages_;
 };
 
 }  // namespace hindsearch

@@ -62,6 +62,30 @@ void pack_into(std::unique_ptr<PackedMatrix>& packed, Backend& backend, const fl
   }
 }
 
+// weight[N, K] of its packed form: a product with the identity gives it exactly as it was rounded.
+void unpack_into(Backend& backend, const PackedMatrix& packed, float* weight) {
+  constexpr std::int64_t kRows = 256;
+  const std::int64_t n = packed.rows(), k = packed.columns();
+  const auto identity = backend.scratch(kRows * k), product = backend.scratch(kRows * n);
+  std::vector<float> one(static_cast<std::size_t>(kRows * k)),
+      columns(static_cast<std::size_t>(kRows * n)), matrix(static_cast<std::size_t>(n * k));
+  for (std::int64_t first = 0; first < k; first += kRows) {
+    const std::int64_t rows = std::min(kRows, k - first);
+    std::fill(one.begin(), one.end(), 0.0f);
+    for (std::int64_t r = 0; r < rows; ++r) one[static_cast<std::size_t>(r * k + first + r)] = 1;
+    backend.upload(one.data(), identity->data(), rows * k);
+    backend.linear(identity->data(), rows, packed, nullptr, product->data(), false);
+    backend.download(product->data(), columns.data(), rows * n);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        matrix[static_cast<std::size_t>(i * k + first + r)] =
+            columns[static_cast<std::size_t>(r * n + i)];
+      }
+    }
+  }
+  backend.upload(matrix.data(), weight, n * k);
+}
+
 }  // namespace
 
 std::shared_ptr<Weights> Weights::allocate(Backend& backend, const ParameterLayout& layout) {
@@ -70,19 +94,50 @@ std::shared_ptr<Weights> Weights::allocate(Backend& backend, const ParameterLayo
   return weights;
 }
 
-std::shared_ptr<Weights> Weights::copy(Backend& backend) const {
-  auto weights = std::make_shared<Weights>();
-  weights->arena = backend.allocate(arena->size());
-  backend.copy(arena->data(), weights->arena->data(), arena->size());
-  return weights;
+std::shared_ptr<Weights> Weights::split(Backend& backend, const ModelConfig& config,
+                                        const ParameterLayout& layout) {
+  const auto copy = [&](std::int64_t floats) {
+    auto buffer = backend.allocate(floats);
+    backend.copy(arena->data(), buffer->data(), floats);
+    return buffer;
+  };
+  // What can run out of memory comes before any change.
+  auto own = std::make_shared<Weights>();
+  if (backend.frozen_matrices_packed()) {
+    auto unpacked = copy(layout.unpacked_size());
+    own->pack_from(arena->data(), backend, config, layout);
+    own->arena = std::move(arena);
+    arena = std::move(unpacked);
+  } else {
+    own->arena = copy(arena->size());
+    own->pack(backend, config, layout);
+  }
+  return own;
+}
+
+std::unique_ptr<Buffer> Weights::unpack(Backend& backend, const ParameterLayout& layout) const {
+  auto whole = backend.allocate(layout.size());
+  backend.copy(arena->data(), whole->data(), arena->size());
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const LayerOffsets& at = layout.layer(static_cast<std::int32_t>(l));
+    unpack_into(backend, *layers[l].qkv, whole->data() + at.qkv);
+    unpack_into(backend, *layers[l].o, whole->data() + at.o);
+    unpack_into(backend, *layers[l].gate_up, whole->data() + at.gate_up);
+    unpack_into(backend, *layers[l].down, whole->data() + at.down);
+  }
+  return whole;
 }
 
 void Weights::pack(Backend& backend, const ModelConfig& config, const ParameterLayout& layout) {
+  pack_from(arena->data(), backend, config, layout);
+}
+
+void Weights::pack_from(const float* w, Backend& backend, const ModelConfig& config,
+                        const ParameterLayout& layout) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t query = std::int64_t{config.heads} * config.head_dim;
   const std::int64_t key = std::int64_t{config.kv_heads} * config.head_dim;
   const std::int64_t intermediate = config.intermediate;
-  const float* w = arena->data();
   layers.resize(static_cast<std::size_t>(config.layers));
   for (std::int32_t l = 0; l < config.layers; ++l) {
     const LayerOffsets& at = layout.layer(l);

@@ -16,17 +16,27 @@ struct PackedLayer {
 };
 
 struct Weights {
-  std::unique_ptr<Buffer> arena;  // ParameterLayout::size() floats
+  // ParameterLayout::size() floats, or unpacked_size() of them once the rest is in packed form alone.
+  std::unique_ptr<Buffer> arena;
   std::vector<PackedLayer> layers;
   std::unique_ptr<PackedMatrix> head;  // the first token_limit rows of the output embedding
 
   // All zero, not packed.
   static std::shared_ptr<Weights> allocate(Backend& backend, const ParameterLayout& layout);
-  // The arena, not packed.
-  std::shared_ptr<Weights> copy(Backend& backend) const;
+  // The same weights, with nothing shared, for one that goes on training while these stay as they are.
+  // Where the backend keeps frozen matrices packed, the arena moves over and these keep the part of it
+  // that is read unpacked.
+  std::shared_ptr<Weights> split(Backend& backend, const ModelConfig& config,
+                                 const ParameterLayout& layout);
+  // A whole arena again, with the matrices as they were packed.
+  std::unique_ptr<Buffer> unpack(Backend& backend, const ParameterLayout& layout) const;
   // Brings the packed matrices up to date with the arena.
   void pack(Backend& backend, const ModelConfig& config, const ParameterLayout& layout);
   std::size_t bytes() const;
+
+ private:
+  void pack_from(const float* w, Backend& backend, const ModelConfig& config,
+                 const ParameterLayout& layout);
 };
 
 // Fills the arena: norms 1, biases 0, matrices N(0, standard_deviation^2). Entry i of a parameter

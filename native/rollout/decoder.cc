@@ -28,7 +28,8 @@ Decoder::State::State(std::shared_ptr<Model> m, const DecoderOptions& options, T
       limits{model->config().max_positions, pool.total() * kPageTokens},
       scheduler(pool, options.max_batch, options.prefill_tokens),
       version(model->version()),
-      logits(model->backend().allocate(std::int64_t{options.max_batch} * token_limit)) {}
+      logits(model->backend().allocate(model->backend().padded_rows(options.max_batch) *
+                                         token_limit)) {}
 
 Decoder::Decoder(std::shared_ptr<Model> model, DecoderOptions options, TokenBytes bytes)
     : state_(std::make_unique<State>(std::move(model), options, std::move(bytes))) {}

@@ -42,7 +42,7 @@ struct Decoder::State {
 
   // Buffers of one step, reused.
   DecodeBatch batch;
-  std::unique_ptr<Buffer> logits;  // [max_batch, token_limit]
+  std::unique_ptr<Buffer> logits;  // [padded_rows(max_batch), token_limit]
   std::vector<Sampling> sampling;  // [sampled] each
   std::vector<double> uniforms;
   std::vector<Token> drawn;

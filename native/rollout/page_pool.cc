@@ -7,9 +7,9 @@ namespace hindsearch {
 PagePool::PagePool(Backend& backend, std::int32_t layers, std::int32_t kv_heads,
                    std::int32_t head_dim, std::int64_t pages)
     : backend_(backend),
-      view_{nullptr, layers, kv_heads, head_dim},
+      view_(backend.kv_pages(layers, kv_heads, head_dim)),
       pages_(static_cast<std::size_t>(pages)) {
-  data_ = backend_.allocate(pages * view_.page_floats());
+  data_ = backend_.allocate(pages * view_.page_floats);
   view_.data = data_->data();
   free_.reserve(pages_.size());
   for (std::int64_t page = pages - 1; page >= 0; --page) free_.push_back(static_cast<Page>(page));
@@ -34,7 +34,7 @@ void PagePool::forget() {
 }
 
 void PagePool::copy(Page from, Page to, std::int32_t lanes) {
-  const std::int64_t n = view_.page_floats();
+  const std::int64_t n = view_.page_floats;
   backend_.copy(view_.data + from * n, view_.data + to * n, n);
   set_filled(to, lanes);
 }

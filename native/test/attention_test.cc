@@ -2,6 +2,7 @@
 #include <limits>
 #include <span>
 
+#include "native/backend/cpu/kv_layout.h"
 #include "native/test/backends.h"
 #include "native/test/reference.h"
 
@@ -35,17 +36,18 @@ struct Batch {
   std::vector<SequenceRows> sequences;
   Floats memory;
   KvPages cache{};
+  std::unique_ptr<PassIndex> index;
   static constexpr std::int32_t kLayers = 2, kLayer = 1;
 
   Batch(const Shape& s, const Floats* given = nullptr) : shape(s) {
     stride = (s.heads + 2 * s.kv_heads) * s.width;
     for (const std::int32_t length : s.lengths) rows += length;
     qkv = given ? *given : normal(static_cast<std::size_t>(rows * stride), 11);
-    cache = {nullptr, kLayers, s.kv_heads, s.width};
+    cache = cpu::kv_pages(kLayers, s.kv_heads, s.width);
     std::int32_t next = 0;
     for (const std::int32_t length : s.lengths) next += (length + kPageTokens - 1) / kPageTokens;
     // Recycled pages hold anything: what was not written must never be read into a result.
-    memory.assign(static_cast<std::size_t>(cache.page_floats() * next),
+    memory.assign(static_cast<std::size_t>(cache.page_floats * next),
                   std::numeric_limits<float>::quiet_NaN());
     cache.data = memory.data();
     std::int64_t row = 0;
@@ -70,11 +72,16 @@ struct Batch {
   std::int64_t out_width() const { return std::int64_t{shape.heads} * shape.width; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape.width)); }
 
+  // Tokens and positions are nothing to attention.
+  void assign(std::span<const SequenceRows> wanted) { index->assign({}, {}, wanted); }
+
   Floats run(Backend& backend, Floats* statistics = nullptr) {
     Floats out(static_cast<std::size_t>(rows * out_width()), 5.0f);
-    backend.write_kv(keys(), values(), sequences, cache, kLayer);
+    index = backend.index(false);
+    assign(sequences);
+    backend.write_kv(keys(), values(), *index, cache, kLayer);
     if (statistics) statistics->assign(static_cast<std::size_t>(rows * shape.heads * 2), 5.0f);
-    backend.attention(queries(), sequences, cache, kLayer, scale(), out.data(),
+    backend.attention(queries(), *index, cache, kLayer, scale(), out.data(),
                       statistics ? statistics->data() : nullptr);
     return out;
   }
@@ -137,7 +144,7 @@ TEST(attention_backward_matches_float64) {
       const Floats out = batch.run(backend, &statistics);
       const Floats d_out = normal(out.size(), 12);
       Floats d_qkv(batch.qkv.size(), 5.0f);
-      backend.attention_backward(batch.queries(), batch.sequences, batch.cache, Batch::kLayer,
+      backend.attention_backward(batch.queries(), *batch.index, batch.cache, Batch::kLayer,
                                  batch.scale(), out.data(), statistics.data(), d_out.data(),
                                  mutable_like(batch.queries(), batch.qkv, d_qkv),
                                  mutable_like(batch.keys(), batch.qkv, d_qkv),
@@ -205,9 +212,11 @@ TEST(attention_does_not_depend_on_batch_threads_or_cache) {
           for (std::int32_t past = 0; past < whole.rows; past += piece) {
             const SequenceRows rows{past, std::min(piece, whole.rows - past), past,
                                     cached.pages[0].data()};
-            const std::span<const SequenceRows> one(&rows, 1);
-            backend.write_kv(cached.keys(), cached.values(), one, cached.cache, Batch::kLayer);
-            backend.attention(cached.queries(), one, cached.cache, Batch::kLayer, cached.scale(),
+            cached.index = backend.index(false);
+            cached.assign(std::span(&rows, 1));
+            backend.write_kv(cached.keys(), cached.values(), *cached.index, cached.cache,
+                             Batch::kLayer);
+            backend.attention(cached.queries(), *cached.index, cached.cache, Batch::kLayer, cached.scale(),
                               stepwise.data(), nullptr);
           }
           CHECK(same_bits(stepwise.data(), expected, stepwise.size()));
@@ -227,7 +236,7 @@ TEST(attention_backward_does_not_depend_on_threads) {
       const Floats out = batch.run(backend, &statistics);
       const Floats d_out = normal(out.size(), 12);
       Floats d_qkv(batch.qkv.size());
-      backend.attention_backward(batch.queries(), batch.sequences, batch.cache, Batch::kLayer,
+      backend.attention_backward(batch.queries(), *batch.index, batch.cache, Batch::kLayer,
                                  batch.scale(), out.data(), statistics.data(), d_out.data(),
                                  mutable_like(batch.queries(), batch.qkv, d_qkv),
                                  mutable_like(batch.keys(), batch.qkv, d_qkv),

@@ -16,8 +16,8 @@ class CachedRun {
   CachedRun(Model& model, std::int32_t sequences, std::int32_t max_tokens)
       : model_(model), pages_each_((max_tokens + kPageTokens - 1) / kPageTokens) {
     const ModelConfig& config = model.config();
-    pages_ = {nullptr, config.layers, config.kv_heads, config.head_dim};
-    buffer_ = model.backend().allocate(pages_.page_floats() * pages_each_ * sequences);
+    pages_ = model.backend().kv_pages(config.layers, config.kv_heads, config.head_dim);
+    buffer_ = model.backend().allocate(pages_.page_floats * pages_each_ * sequences);
     pages_.data = buffer_->data();
     past_.resize(static_cast<std::size_t>(sequences));
     for (std::int32_t b = 0; b < sequences; ++b) {
@@ -42,11 +42,12 @@ class CachedRun {
     }
     std::vector<std::int32_t> wanted(packed.size());
     std::iota(wanted.begin(), wanted.end(), 0);
-    auto logits = model_.backend().allocate(static_cast<std::int64_t>(packed.size()) *
-                                            model_.config().token_limit);
+    const auto count = static_cast<std::int64_t>(packed.size());
+    const std::int64_t width = model_.config().token_limit;
+    auto logits = model_.backend().allocate(model_.backend().padded_rows(count) * width);
     model_.forward_cached(packed, positions, rows, pages_, wanted, logits->data());
-    std::vector<float> result(static_cast<std::size_t>(logits->size()));
-    model_.backend().download(logits->data(), result.data(), logits->size());
+    std::vector<float> result(static_cast<std::size_t>(count * width));
+    model_.backend().download(logits->data(), result.data(), count * width);
     return result;
   }
 

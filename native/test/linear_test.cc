@@ -88,11 +88,12 @@ TEST(linear_backward_matches_float64) {
                  ws = reference::operands(w, backend.compute()),
                  ds = reference::operands(d_y, backend.compute());
 
+      const auto packed = backend.pack(w.data(), n, k);
       auto expected = reference::product(ds, ws, s.rows, s.n, s.k);
       Floats d_x(s.rows * s.k, 9.0f);
-      backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, d_x.data(), false);
+      backend.linear_backward_input(d_y.data(), rows, *packed, w.data(), d_x.data(), false);
       CHECK(relative_error(d_x, expected) <= tolerance(s.n));
-      backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, d_x.data(), true);
+      backend.linear_backward_input(d_y.data(), rows, *packed, w.data(), d_x.data(), true);
       for (double& value : expected) value *= 2;
       CHECK(relative_error(d_x, expected) <= tolerance(s.n));
 
@@ -149,12 +150,13 @@ void check_threads(const Shape& s) {
                k = static_cast<std::int64_t>(s.k);
     const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2),
                  d_y = normal(s.rows * s.n, 3);
+    const auto packed = backend.pack(w.data(), n, k);
     std::array<Floats, 4> first;
     for (const int threads : {1, 2, 3}) {
       const Threads scope(threads);
       std::array<Floats, 4> result = {forward(backend, x, w, s, nullptr), Floats(x.size()),
                                       Floats(w.size()), Floats(s.n)};
-      backend.linear_backward_input(d_y.data(), rows, w.data(), n, k, result[1].data(), false);
+      backend.linear_backward_input(d_y.data(), rows, *packed, w.data(), result[1].data(), false);
       backend.linear_backward_weight(d_y.data(), x.data(), rows, n, k, result[2].data(),
                                      result[3].data());
       if (threads == 1) first = result;

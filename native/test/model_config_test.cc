@@ -1,5 +1,6 @@
 #include <cmath>
 #include <numbers>
+#include <map>
 #include <set>
 #include <string>
 
@@ -59,15 +60,27 @@ TEST(sizes_that_would_overflow_are_refused) {
 TEST(parameters_lie_one_after_the_other) {
   for (const ModelConfig& config : testing::small_configs()) {
     const ParameterLayout layout(config);
-    std::int64_t next = 0;
+    std::map<std::int64_t, std::int64_t> places;
+    std::int64_t unpacked = 0;
     std::set<std::string> names;
     for (const Parameter& parameter : layout.parameters()) {
-      CHECK_EQ(parameter.offset, next);
-      next += parameter.size;
+      CHECK(places.emplace(parameter.offset, parameter.size).second);
       CHECK(names.insert(parameter.name).second);
       CHECK_EQ(layout.find(parameter.name), &parameter);
+      const bool wide = parameter.name.ends_with("embed_tokens.weight") ||
+                        parameter.name.ends_with("lm_head.weight");
+      if (parameter.shape.size() == 1 || wide) {
+        CHECK(parameter.offset < layout.unpacked_size());
+        unpacked += parameter.size;
+      }
+    }
+    std::int64_t next = 0;
+    for (const auto& [offset, size] : places) {
+      CHECK_EQ(offset, next);
+      next += size;
     }
     CHECK_EQ(layout.size(), next);
+    CHECK_EQ(layout.unpacked_size(), unpacked);
     CHECK_EQ(names.contains("lm_head.weight"), !config.tied);
     CHECK_EQ(names.contains("model.layers.1.self_attn.v_proj.bias"), config.qkv_bias);
     CHECK_EQ(names.contains("model.layers.1.self_attn.k_norm.weight"), config.qk_norm);

@@ -74,12 +74,12 @@ TEST(copy_takes_every_layer_and_head) {
   const Page a = f.pool.take();
   const Page b = f.pool.take();
   const KvPages view = f.pool.view();
-  const auto n = static_cast<std::size_t>(view.page_floats());
+  const auto n = static_cast<std::size_t>(view.page_floats);
   std::vector<float> values(n), copied(n);
   for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i + 1);
-  f.backend->upload(values.data(), view.keys(a, 0, 0), view.page_floats());
+  f.backend->upload(values.data(), view.data + a * view.page_floats, view.page_floats);
   f.pool.copy(a, b, 7);
-  f.backend->download(view.keys(b, 0, 0), copied.data(), view.page_floats());
+  f.backend->download(view.data + b * view.page_floats, copied.data(), view.page_floats);
   CHECK(copied == values);
   CHECK_EQ(f.pool.filled(b), 7);
   CHECK_EQ(n, static_cast<std::size_t>(2 * 2 * 3 * 4 * kPageTokens));
@@ -88,7 +88,7 @@ TEST(copy_takes_every_layer_and_head) {
 TEST(bytes_cover_the_pages) {
   Fixture f;
   CHECK(f.pool.bytes() >=
-        5 * static_cast<std::size_t>(f.pool.view().page_floats()) * sizeof(float));
+        5 * static_cast<std::size_t>(f.pool.view().page_floats) * sizeof(float));
 }
 
 }  // namespace

@@ -118,7 +118,9 @@ TEST(rope_matches_float64_and_its_inverse_undoes_it) {
       Floats x = before;
       const HeadsView view{x.data(), kRows, kHeads, static_cast<std::int64_t>(width),
                            static_cast<std::int64_t>(stride)};
-      backend.rope(view, positions.data(), cosines.data(), sines.data(), false);
+      const auto index = backend.index(false);
+      index->assign({}, positions, {});
+      backend.rope(view, *index, cosines.data(), sines.data(), false);
       auto expected = reference::widen(before);
       for (std::size_t r = 0; r < kRows; ++r) {
         for (std::size_t h = 0; h < kHeads; ++h) {
@@ -131,7 +133,7 @@ TEST(rope_matches_float64_and_its_inverse_undoes_it) {
         }
       }
       CHECK(relative_error(x, expected) < 2e-7);
-      backend.rope(view, positions.data(), cosines.data(), sines.data(), true);
+      backend.rope(view, *index, cosines.data(), sines.data(), true);
       CHECK(relative_error(x, reference::widen(before)) < 5e-7);
     }
   });
@@ -183,7 +185,9 @@ TEST(embedding_reads_and_adds_rows) {
     const Floats table = normal(kVocabulary * kWidth, 1), d_out = normal(kRows * kWidth, 2);
     const auto tokens = tokens_below(kRows, kVocabulary, 3);
     Floats out(kRows * kWidth);
-    backend.embed(tokens.data(), kRows, table.data(), kWidth, out.data());
+    const auto index = backend.index(false);
+    index->assign(tokens, {}, {});
+    backend.embed(*index, table.data(), kWidth, out.data());
     Floats expected(kVocabulary * kWidth), d_table(kVocabulary * kWidth);
     for (std::size_t r = 0; r < kRows; ++r) {
       const auto token = static_cast<std::size_t>(tokens[r]);
@@ -194,7 +198,7 @@ TEST(embedding_reads_and_adds_rows) {
     for (const int threads : {1, 2}) {
       const Threads scope(threads);
       std::fill(d_table.begin(), d_table.end(), 0.0f);
-      backend.embed_backward(tokens.data(), kRows, d_out.data(), kWidth, d_table.data());
+      backend.embed_backward(*index, d_out.data(), kWidth, d_table.data());
       CHECK(same_bits(d_table, expected));  // row order exactly
     }
   });

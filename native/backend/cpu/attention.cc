@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <span>
 
+#include "native/backend/cpu/kv_layout.h"
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
 
@@ -61,9 +62,9 @@ void write_kv(const ConstHeadsView& keys, const ConstHeadsView& values,
               const float* key = keys.data + (s.first_row + r) * keys.row_stride + head * width;
               const float* value =
                   values.data + (s.first_row + r) * values.row_stride + head * width;
-              float* to = pages.keys(page, layer, head) + lane;
+              float* to = page_keys(pages, page, layer, head) + lane;
               for (std::int64_t d = 0; d < width; ++d) to[d * kPageTokens] = key[d];
-              std::copy_n(value, width, pages.values(page, layer, head) + lane * width);
+              std::copy_n(value, width, page_values(pages, page, layer, head) + lane * width);
             }
           }
         }
@@ -84,8 +85,8 @@ void attention(const RowKernels& kernels, const ConstHeadsView& queries,
     const float** keys = scratch<const float*>(Slot::columns, 2 * page_count);
     const float** values = keys + page_count;
     for (std::int32_t p = 0; p < page_count; ++p) {
-      keys[p] = pages.keys(sequence.pages[p], layer, part.head);
-      values[p] = pages.values(sequence.pages[p], layer, part.head);
+      keys[p] = page_keys(pages, sequence.pages[p], layer, part.head);
+      values[p] = page_values(pages, sequence.pages[p], layer, part.head);
     }
     const float* query[kMaxRows];
     float* result[kMaxRows];

@@ -7,6 +7,7 @@
 // heads in ascending order.
 #include <algorithm>
 
+#include "native/backend/cpu/kv_layout.h"
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
 
@@ -80,8 +81,8 @@ struct Workspace {
     zero_rows(key_rows);
     for (std::int64_t first = 0; first < tokens; first += kPageTokens) {
       const std::int32_t page = sequence.pages[first / kPageTokens];
-      const float* keys = pages.keys(page, layer, head);
-      const float* values = pages.values(page, layer, head);
+      const float* keys = page_keys(pages, page, layer, head);
+      const float* values = page_values(pages, page, layer, head);
       const std::int64_t count = std::min<std::int64_t>(kPageTokens, tokens - first);
       const std::int64_t panel = first / kKeys * kKeys * width + first % kKeys;
       for (std::int64_t d = 0; d < width; ++d) {

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "native/backend/cpu/isa.h"
+#include "native/backend/cpu/kv_layout.h"
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
+#include "native/backend/cpu/pass_index.h"
 
 namespace hindsearch {
 namespace cpu {
@@ -67,6 +69,8 @@ const Panels& panels_of(const PackedMatrix& matrix) {
   return static_cast<const CpuMatrix&>(matrix).panels;
 }
 
+const CpuPassIndex& of(const PassIndex& index) { return static_cast<const CpuPassIndex&>(index); }
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(ComputeType compute, const Kernels& kernels)
@@ -99,13 +103,26 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
-             float* out) override {
-    cpu::embed(tokens, rows, table, width, out);
+  std::unique_ptr<PassIndex> index(bool) override { return std::make_unique<CpuPassIndex>(); }
+  std::int64_t padded_rows(std::int64_t sequences) const override { return sequences; }
+  void run(PassIndex&, std::span<const void* const>, const std::function<void()>& ops) override {
+    ops();
   }
-  void embed_backward(const Token* tokens, std::int64_t rows, const float* d_out,
-                      std::int64_t width, float* d_table) override {
-    cpu::embed_backward(rows_, tokens, rows, d_out, width, d_table);
+
+  void embed(const PassIndex& index, const float* table, std::int64_t width, float* out) override {
+    gather(of(index).tokens.data(), index.rows(), table, width, out);
+  }
+  void embed_backward(const PassIndex& index, const float* d_out, std::int64_t width,
+                      float* d_table) override {
+    scatter_add(of(index).tokens.data(), index.rows(), d_out, width, d_table);
+  }
+  void gather(const std::int32_t* rows, std::int64_t count, const float* x, std::int64_t width,
+              float* out) override {
+    cpu::gather(rows, count, x, width, out);
+  }
+  void scatter_add(const std::int32_t* rows, std::int64_t count, const float* d_out,
+                   std::int64_t width, float* d_x) override {
+    cpu::scatter_add(rows_, rows, count, d_out, width, d_x);
   }
 
   void rms_norm(ConstHeadsView x, const float* weight, float epsilon, HeadsView y,
@@ -136,17 +153,20 @@ class CpuBackend final : public Backend {
     multiply(gemm_, rows, {x, w.k, false}, w, accumulate ? nullptr : bias, y, w.columns,
              accumulate);
   }
-  void linear_backward_input(const float* d_y, std::int64_t rows, const float* weight,
-                             std::int64_t n, std::int64_t k, float* d_x, bool accumulate) override {
-    cpu::linear_backward_input(gemm_, d_y, rows, weight, n, k, d_x, accumulate);
+  bool frozen_matrices_packed() const override { return false; }
+  void linear_backward_input(const float* d_y, std::int64_t rows, const PackedMatrix& packed,
+                             const float* weight, float* d_x, bool accumulate) override {
+    cpu::linear_backward_input(gemm_, d_y, rows, weight, packed.rows(), packed.columns(), d_x,
+                               accumulate);
   }
   void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows, std::int64_t n,
                               std::int64_t k, float* d_weight, float* d_bias) override {
     cpu::linear_backward_weight(kernels_, compute_, d_y, x, rows, n, k, d_weight, d_bias);
   }
 
-  void rope(HeadsView x, const std::int32_t* positions, const float* cosines, const float* sines,
+  void rope(HeadsView x, const PassIndex& index, const float* cosines, const float* sines,
             bool inverse) override {
+    const std::int32_t* positions = of(index).positions.data();
     parallel_ranges(x.rows, 2 * x.heads * x.width, [&](std::int64_t begin, std::int64_t end) {
       rows_.rope(x, positions, cosines, sines, inverse, begin, end);
     });
@@ -164,21 +184,23 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void write_kv(ConstHeadsView keys, ConstHeadsView values, std::span<const SequenceRows> sequences,
+  KvPages kv_pages(std::int32_t layers, std::int32_t heads, std::int32_t head_dim) const override {
+    return cpu::kv_pages(layers, heads, head_dim);
+  }
+  void write_kv(ConstHeadsView keys, ConstHeadsView values, const PassIndex& index,
                 const KvPages& pages, std::int32_t layer) override {
-    cpu::write_kv(keys, values, sequences, pages, layer);
+    cpu::write_kv(keys, values, of(index).sequences, pages, layer);
   }
-  void attention(ConstHeadsView queries, std::span<const SequenceRows> sequences,
-                 const KvPages& pages, std::int32_t layer, float scale, float* out,
-                 float* statistics) override {
-    cpu::attention(rows_, queries, sequences, pages, layer, scale, out, statistics);
+  void attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
+                 std::int32_t layer, float scale, float* out, float* statistics) override {
+    cpu::attention(rows_, queries, of(index).sequences, pages, layer, scale, out, statistics);
   }
-  void attention_backward(ConstHeadsView queries, std::span<const SequenceRows> sequences,
-                          const KvPages& pages, std::int32_t layer, float scale, const float* out,
+  void attention_backward(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
+                          std::int32_t layer, float scale, const float* out,
                           const float* statistics, const float* d_out, HeadsView d_queries,
                           HeadsView d_keys, HeadsView d_values) override {
-    cpu::attention_backward(kernels_, queries, sequences, pages, layer, scale, out, statistics,
-                            d_out, d_queries, d_keys, d_values);
+    cpu::attention_backward(kernels_, queries, of(index).sequences, pages, layer, scale, out,
+                            statistics, d_out, d_queries, d_keys, d_values);
   }
 
   void head_log_probs(const float* hidden, std::int64_t rows, const PackedMatrix& head,

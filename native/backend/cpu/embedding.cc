@@ -5,26 +5,26 @@
 
 namespace hindsearch::cpu {
 
-void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
-           float* out) {
-  parallel_ranges(rows, width, [&](std::int64_t begin, std::int64_t end) {
+void gather(const std::int32_t* rows, std::int64_t count, const float* x, std::int64_t width,
+            float* out) {
+  parallel_ranges(count, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      std::copy_n(table + tokens[r] * width, width, out + r * width);
+      std::copy_n(x + rows[r] * width, width, out + r * width);
     }
   });
 }
 
-// Rows of one token meet in one row of the table, so threads share columns, not rows.
-void embed_backward(const RowKernels& kernels, const Token* tokens, std::int64_t rows,
-                    const float* d_out, std::int64_t width, float* d_table) {
+// A row may occur several times, as a token does, so threads share columns, not rows.
+void scatter_add(const RowKernels& kernels, const std::int32_t* rows, std::int64_t count,
+                 const float* d_out, std::int64_t width, float* d_x) {
   constexpr std::int64_t kColumns = 64;
-  parallel_ranges((width + kColumns - 1) / kColumns, rows * kColumns,
+  parallel_ranges((width + kColumns - 1) / kColumns, count * kColumns,
                   [&](std::int64_t begin, std::int64_t end) {
                     const std::int64_t first = begin * kColumns;
-                    const std::int64_t count = std::min(width, end * kColumns) - first;
-                    for (std::int64_t r = 0; r < rows; ++r) {
-                      kernels.add(d_out + r * width + first, d_table + tokens[r] * width + first,
-                                  count);
+                    const std::int64_t columns = std::min(width, end * kColumns) - first;
+                    for (std::int64_t r = 0; r < count; ++r) {
+                      kernels.add(d_out + r * width + first, d_x + rows[r] * width + first,
+                                  columns);
                     }
                   });
 }

@@ -23,10 +23,10 @@ void rms_norm_backward(const RowKernels& kernels, const ConstHeadsView& x, const
                        float* d_weight);
 
 // embedding.cc
-void embed(const Token* tokens, std::int64_t rows, const float* table, std::int64_t width,
-           float* out);
-void embed_backward(const RowKernels& kernels, const Token* tokens, std::int64_t rows,
-                    const float* d_out, std::int64_t width, float* d_table);
+void gather(const std::int32_t* rows, std::int64_t count, const float* x, std::int64_t width,
+            float* out);
+void scatter_add(const RowKernels& kernels, const std::int32_t* rows, std::int64_t count,
+                 const float* d_out, std::int64_t width, float* d_x);
 
 // attention.cc, attention_backward.cc
 void write_kv(const ConstHeadsView& keys, const ConstHeadsView& values,

@@ -10,6 +10,7 @@ const layers = {
   lib: [
     "errors.ts",
     "abort.ts",
+    "make-folder.ts",
     "optional-package.ts",
     "warning.ts",
     "network",

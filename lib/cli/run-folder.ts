@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { ReadConfiguration } from "../config/read.js";
 import { HindsearchError } from "../errors.js";
-import { CheckpointStore } from "../runs/checkpoints.js";
+import { type CheckpointFolder, CheckpointStore } from "../runs/checkpoints.js";
 import { type CommandContext, type ConfigurationOptions, readFor } from "./context.js";
 
 /** The configuration of a run, in its folder. */
@@ -46,19 +46,18 @@ export async function readTarget(
   if (checkpoint === "initial") return { configuration, model: undefined, step: undefined };
   const run = isFolder ? path : configuration.resolve(configuration.values.run.folder);
   const store = new CheckpointStore(join(run, "checkpoints"), (warning) => context.output.warn(warning));
-  // Reads all of its files, as a resume does: damaged weights would give other scores without a word.
-  const latest = checkpoint === "latest" ? await store.latest() : undefined;
-  const found = await store.list();
-  const wanted =
-    checkpoint === "latest"
-      ? latest
-      : checkpoint === "best"
-        ? await store.best()
-        : found.find(({ step }) => String(step) === checkpoint);
+  const wanted = await find(store, checkpoint);
   if (wanted !== undefined) return { configuration, model: join(wanted.folder, "model"), step: wanted.step };
-  const steps = found.map(({ step }) => step).join(", ");
+  const steps = (await store.list()).map(({ step }) => step).join(", ");
   throw new HindsearchError(
     "INVALID_ARGUMENT",
     `${run} has no checkpoint ${checkpoint}; ${steps === "" ? "it has none yet" : `there are those of steps ${steps}`}.`,
   );
+}
+
+/** All of these read every file, as a resume does: damaged weights would give other scores without a word. */
+async function find(store: CheckpointStore, checkpoint: string): Promise<CheckpointFolder | undefined> {
+  if (checkpoint === "latest") return store.latest();
+  if (checkpoint === "best") return store.best();
+  return /^\d{1,15}$/.test(checkpoint) ? store.at(Number(checkpoint)) : undefined;
 }

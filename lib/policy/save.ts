@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { mkdir, rename, rm } from "node:fs/promises";
+import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { HindsearchError } from "../errors.js";
+import { makeFolder } from "../make-folder.js";
 import { callNative, callNativeSync } from "../native/call.js";
 import type { NativeModel, StorageType, TensorSink } from "../native/model.js";
 import { syncFolder, writeFileDurably } from "../runs/durable.js";
@@ -35,7 +36,7 @@ export async function saveModel(
   }));
   const sinks: TensorSink[] = tensors.map(({ name, type }) => ({ name, type, arena: "weights" }));
   await toIoError(folder, async () => {
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     await withPartial(join(folder, WEIGHTS_FILE), async (partial) => {
       await writeTensors(native, partial, buildSafetensorsHeader(tensors), sinks, signal);
       for (const [name, contents] of files) await writeFileDurably(join(folder, name), contents);

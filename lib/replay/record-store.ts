@@ -1,8 +1,9 @@
 import { createHash, randomUUID } from "node:crypto";
-import { link, mkdir, open, readFile, rename, unlink } from "node:fs/promises";
+import { link, open, readFile, rename, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { HindsearchError } from "../errors.js";
+import { makeFolder } from "../make-folder.js";
 
 /** What a record answers: all parts that the answer depends on. */
 export type RecordKey = readonly unknown[];
@@ -65,7 +66,7 @@ export class RecordStore {
     const text = `${JSON.stringify({ version: 1, kind, run, value })}\n`;
     const partial = `${path}.${randomUUID()}.partial`;
     try {
-      await mkdir(dirname(path), { recursive: true });
+      await makeFolder(dirname(path));
       await writeWhole(partial, text);
       if (replace) await rename(partial, path);
       else await this.#place(partial, path);

@@ -1,9 +1,10 @@
-import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { HindsearchError } from "../errors.js";
+import { makeFolder } from "../make-folder.js";
 import { syncFolder } from "./durable.js";
 import { io } from "./io.js";
-import { findDamage, readSeal, type Seal, seal } from "./seal.js";
+import { type FoundSeal, findDamage, readSeal, type Seal, seal } from "./seal.js";
 
 /** A complete checkpoint. */
 export interface CheckpointFolder {
@@ -60,7 +61,7 @@ export class CheckpointStore {
       for (const name of await this.#names()) {
         if (name.endsWith(PARTIAL)) await rm(join(this.folder, name), { recursive: true });
       }
-      await mkdir(partial, { recursive: true });
+      await makeFolder(partial);
       try {
         await write(partial);
         await seal(partial, step, score);
@@ -81,7 +82,7 @@ export class CheckpointStore {
 
   /**
    * Complete checkpoints, oldest first. What is not complete is skipped with a warning. Sizes are compared, contents are
-   * not: {@link latest} reads those, and what it found damaged is skipped from then on.
+   * not: {@link latest}, {@link best} and {@link at} read those, and what `latest` found damaged is skipped from then on.
    *
    * @throws {@link HindsearchError} `IO`.
    */
@@ -111,9 +112,34 @@ export class CheckpointStore {
     );
   }
 
-  /** The complete checkpoint with the highest score, the earliest of equal ones; `undefined` if none has a score. */
+  /**
+   * The checkpoint with the highest score, the earliest of equal ones; `undefined` if none has a score. Checksums are
+   * compared.
+   *
+   * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if it is damaged: the second best is another model, which nobody
+   * asked for; `IO`.
+   */
   async best(): Promise<CheckpointFolder | undefined> {
-    return bestOf(await this.list());
+    const sealed = (await this.#found()).flatMap((one) => (one.seal ? [{ ...one, seal: one.seal }] : []));
+    const best = bestOf(sealed.map(checkpointOf));
+    return best && this.at(best.step);
+  }
+
+  /**
+   * The checkpoint of a step; `undefined` if there is none. Checksums are compared.
+   *
+   * @throws {@link HindsearchError} `INVALID_CHECKPOINT` if it is damaged; `IO`.
+   */
+  async at(step: number): Promise<CheckpointFolder | undefined> {
+    const found = (await this.#found()).find((one) => one.step === step);
+    if (found === undefined) return undefined;
+    const { folder, seal } = found;
+    const damage = found.damage ?? (seal && (await findDamage(folder, seal)));
+    if (seal && damage === undefined) return checkpointOf({ step, folder, seal });
+    throw new HindsearchError(
+      "INVALID_CHECKPOINT",
+      `Checkpoint ${folder} cannot be used: ${damage}. Restore it from a backup, or choose another one.`,
+    );
   }
 
   /** Deletes all complete checkpoints but the newest `keep` and the one with the highest score. */
@@ -141,20 +167,28 @@ export class CheckpointStore {
   }
 
   async #complete(): Promise<Complete[]> {
-    const found: Complete[] = [];
+    const complete: Complete[] = [];
+    for (const { step, folder, seal, damage } of await this.#found()) {
+      // In the place of one that can be used it would be all that pruning leaves.
+      if (this.#damaged.has(folder)) continue;
+      if (damage !== undefined) this.#skip(folder, damage);
+      else if (seal) complete.push({ step, folder, seal });
+    }
+    return complete;
+  }
+
+  /** What is called a checkpoint, oldest first, whole or not. */
+  async #found(): Promise<Found[]> {
+    const found: Found[] = [];
     for (const name of await this.#names()) {
       const folder = join(this.folder, name);
       const step = parseName(name);
-      if (step === undefined) {
-        const killed = name.endsWith(PARTIAL);
-        this.#skip(folder, killed ? "it was not written to its end" : "its name is not step-NNNNNNNN");
+      if (step !== undefined) {
+        found.push({ step, folder, ...(await readSeal(folder, step)) });
         continue;
       }
-      // In the place of one that can be used it would be all that pruning leaves.
-      if (this.#damaged.has(folder)) continue;
-      const seal = await readSeal(folder, step);
-      if (typeof seal === "string") this.#skip(folder, seal);
-      else found.push({ step, folder, seal });
+      const killed = name.endsWith(PARTIAL);
+      this.#skip(folder, killed ? "it was not written to its end" : "its name is not step-NNNNNNNN");
     }
     return found.sort((a, b) => a.step - b.step);
   }
@@ -168,9 +202,12 @@ export class CheckpointStore {
   }
 }
 
-interface Complete {
+interface Found extends FoundSeal {
   step: number;
   folder: string;
+}
+
+interface Complete extends Found {
   seal: Seal;
 }
 

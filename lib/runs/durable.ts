@@ -1,24 +1,5 @@
-import { mkdir, open, rename } from "node:fs/promises";
+import { open, rename } from "node:fs/promises";
 import { dirname } from "node:path";
-
-/**
- * Makes a folder with those above it, unless it is there.
- *
- * Node's own recursive `mkdir` calls a read-only file system a folder that does not exist.
- *
- * @internal
- */
-export async function makeFolder(path: string): Promise<void> {
-  try {
-    await mkdir(path);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST") return;
-    if (code !== "ENOENT" || dirname(path) === path) throw error;
-    await makeFolder(dirname(path));
-    await makeFolder(path);
-  }
-}
 
 /**
  * Writes a file so that after a crash either the old or the whole new one is there: temporary name, sync, rename,

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { z } from "zod";
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { makeFolder } from "../make-folder.js";
 import { emitWarning } from "../warning.js";
 import { type CheckpointFolder, CheckpointStore } from "./checkpoints.js";
-import { makeFolder, syncFolder, writeFileDurably } from "./durable.js";
+import { syncFolder, writeFileDurably } from "./durable.js";
 import { io } from "./io.js";
 import { FolderLock } from "./lock.js";
 import { LogFile, type RunRecord } from "./log-file.js";
@@ -71,19 +72,21 @@ export class RunDirectory {
    * @param folder - Where.
    * @param config - Settings for `config.json`, any JSON; secrets are redacted.
    * @param onWarning - Hears what is odd but no error. Default: `process.emitWarning`.
-   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds a run, `RUN_LOCKED`, `IO`.
+   * @param options - `signal` ends the wait for the lock of a process that cannot be looked up, which may take a minute.
+   * @throws {@link HindsearchError} `INVALID_ARGUMENT` if the folder holds a run, `RUN_LOCKED`, `IO`, `ABORTED`.
    */
   static async create(
     folder: string,
     config: unknown,
     onWarning: (warning: string) => void = emitWarning,
+    options: AbortOptions = {},
   ): Promise<RunDirectory> {
     await refuseRun(folder);
     await io(`make the run folder ${folder}`, () => makeFolder(join(folder, "checkpoints")));
     const identity = { version: VERSION, id: randomUUID(), created: new Date().toISOString() };
     const run = new RunDirectory(folder, identity, onWarning);
     try {
-      await run.lock();
+      await run.lock(options);
       // Another process may have created one meanwhile.
       await refuseRun(folder);
       await run.#write("run.json", identity);

@@ -43,27 +43,36 @@ export async function seal(folder: string, step: number, score: number | undefin
   await syncFolder(folder);
 }
 
+/** What {@link readSeal} finds: a marker, or damage, or both. @internal */
+export interface FoundSeal {
+  seal?: Seal;
+  damage?: string;
+}
+
 /**
- * The marker of a checkpoint, or what keeps the folder from being one: no marker, that of another step, a file missing
+ * The marker of a checkpoint, and what keeps the folder from being one: no marker, that of another step, a file missing
  * or of another size.
  *
  * @internal
  */
-export async function readSeal(folder: string, step: number): Promise<Seal | string> {
+export async function readSeal(folder: string, step: number): Promise<FoundSeal> {
   let marker: unknown;
   try {
     marker = JSON.parse(await readFile(join(folder, MARKER), "utf8"));
   } catch {
-    return `it has no readable ${MARKER}, so it was not written to its end`;
+    return { damage: `it has no readable ${MARKER}, so it was not written to its end` };
   }
   const parsed = Seal.safeParse(marker);
-  if (!parsed.success || parsed.data.step !== step) return `its ${MARKER} is not that of step ${step}`;
-  for (const [name, { bytes }] of Object.entries(parsed.data.files)) {
+  if (!parsed.success || parsed.data.step !== step)
+    return { damage: `its ${MARKER} is not that of step ${step}` };
+  const seal = parsed.data;
+  for (const [name, { bytes }] of Object.entries(seal.files)) {
     const found = await stat(join(folder, name)).catch(() => undefined);
-    if (found === undefined) return `its file ${name} is missing`;
-    if (found.size !== bytes) return `its file ${name} has ${found.size} bytes instead of ${bytes}`;
+    if (found === undefined) return { seal, damage: `its file ${name} is missing` };
+    if (found.size !== bytes)
+      return { seal, damage: `its file ${name} has ${found.size} bytes instead of ${bytes}` };
   }
-  return parsed.data;
+  return { seal };
 }
 
 /**

@@ -56,7 +56,7 @@ export class TrainingRun {
     throwIfAborted(signal);
     if (runFolder === undefined) return new TrainingRun(options, settings, warn, undefined);
     if (resume === false || !(await RunDirectory.exists(runFolder))) {
-      const created = await RunDirectory.create(runFolder, settings, warn);
+      const created = await RunDirectory.create(runFolder, settings, warn, { signal });
       return new TrainingRun(options, settings, warn, created);
     }
     const directory = await RunDirectory.open(runFolder, warn);
@@ -182,7 +182,9 @@ export class TrainingRun {
 
   async #isBest({ checkpoints }: RunDirectory, score: number | undefined): Promise<boolean> {
     if (score === undefined) return false;
-    const best = await checkpoints.best();
-    return score > (best?.score ?? Number.NEGATIVE_INFINITY);
+    const scores = (await checkpoints.list()).map(
+      (checkpoint) => checkpoint.score ?? Number.NEGATIVE_INFINITY,
+    );
+    return score > Math.max(...scores);
   }
 }

@@ -162,6 +162,33 @@ test("export writes a folder that loads with the same weights, and not over anot
   expect(await size("out/half")).toBeLessThan(0.7 * (await size("out/model")));
 });
 
+test("an export that was killed does not keep the next one from the folder; a damaged checkpoint is not exported", async () => {
+  const settings = ["--set", "run.folder=killed", "--set", "training.steps=2"];
+  expect((await run(["train", "train.yaml", ...settings])).code).toBe(0);
+  // The first file that would get its name.
+  const kill = `import fs from "node:fs/promises"; import { syncBuiltinESMExports } from "node:module";
+    fs.rename = () => process.kill(process.pid, "SIGKILL"); syncBuiltinESMExports();`;
+  const atRename = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(kill)}` };
+  const args = ["export", "killed", "-o", "killed-out"];
+  expect((await run(args, { env: atRename })).signal).toBe("SIGKILL");
+  expect((await readdir(path("killed-out"))).length).toBeGreaterThan(0);
+  expect(await run(args)).toMatchObject({ code: 0, stderr: "" });
+  expect((await readdir(path("killed-out"))).filter((name) => name.includes("partial"))).toEqual([]);
+  (await Policy.load(path("killed-out"), { compute: "f32" })).dispose();
+
+  const weights = path("killed/checkpoints/step-00000002/model/model.safetensors");
+  const bytes = await readFile(weights);
+  bytes.writeUInt8(bytes.readUInt8(bytes.length - 1) ^ 1, bytes.length - 1);
+  await writeFile(weights, bytes);
+  for (const which of ["2", "best"]) {
+    const refused = await run(["export", "killed", "-o", `killed-${which}`, "--checkpoint", which]);
+    expect(refused).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(/step-00000002 cannot be used: .*damaged.*\(INVALID_CHECKPOINT\)/),
+    });
+  }
+});
+
 test("init writes a configuration that is valid but for its files, and a script that runs; never over another", async () => {
   const { code } = await run(["init", "fresh"]);
   expect(code).toBe(0);

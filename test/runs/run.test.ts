@@ -226,6 +226,24 @@ describe("run.json", () => {
   });
 });
 
+test("whoever waits for the lock of a process that cannot be looked up can give up", async () => {
+  await mkdir(folder);
+  await writeFile(join(folder, "lock"), "damaged");
+  const waiting = new AbortController();
+  const created = RunDirectory.create(folder, {}, () => waiting.abort(), { signal: waiting.signal });
+  await expect(created).rejects.toMatchObject({ code: "ABORTED" });
+  expect(await readdir(folder)).not.toContain("config.json");
+});
+
+test.skipIf(process.platform !== "linux")("a place that can hold no folders is refused", async () => {
+  for (const place of ["/proc/run", "/proc/runs/run"]) {
+    await expect(RunDirectory.create(place, {})).rejects.toMatchObject({
+      code: "IO",
+      message: expect.stringMatching(/make the run folder .*no folder can be made in .proc\./),
+    });
+  }
+});
+
 describe("checkpoints", () => {
   const write = (text: string) => async (path: string) => {
     await mkdir(join(path, "model"));
@@ -288,6 +306,27 @@ describe("checkpoints", () => {
       "step-00000009 is skipped: its complete.json is not that of step 9.",
       "step-00000010.partial is skipped: it was not written to its end.",
     ]);
+  });
+
+  test("the best one and one of a step are refused if they are damaged, and no other one is taken", async () => {
+    const run = await RunDirectory.create(folder, {}, warn);
+    const best = await run.checkpoint(1, write("abc"), 0.75);
+    await run.checkpoint(2, write("abc"), 0.5);
+    expect(await run.checkpoints.best()).toEqual(best);
+    expect(await run.checkpoints.at(1)).toEqual(best);
+    expect(await run.checkpoints.at(3)).toBeUndefined();
+    const weights = join(best.folder, "model", "weights.bin");
+    for (const [damaged, reason] of [
+      ["abd", /checkpoints.step-00000001 cannot be used: its file model.weights.bin is damaged: checksum/],
+      ["ab", /has 2 bytes instead of 3/],
+    ] as const) {
+      await writeFile(weights, damaged);
+      const refused = { code: "INVALID_CHECKPOINT", message: expect.stringMatching(reason) };
+      await expect(run.checkpoints.best()).rejects.toMatchObject(refused);
+      await expect(run.checkpoints.at(1)).rejects.toMatchObject(refused);
+    }
+    await rm(join(best.folder, "complete.json"));
+    await expect(run.checkpoints.at(1)).rejects.toThrow(/no readable complete.json/);
   });
 
   test("none that can be used is an error, not a run from the start", async () => {

@@ -1,8 +1,11 @@
-import { mkdir, readdir } from "node:fs/promises";
+import { readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { type Command, Option } from "commander";
 import { openPolicy } from "../../config/open-policy.js";
 import { HindsearchError } from "../../errors.js";
+import { makeFolder } from "../../make-folder.js";
 import type { StorageType } from "../../native/model.js";
+import { io } from "../../runs/io.js";
 import { type CommandContext, onRun, withSet } from "../context.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
@@ -11,6 +14,9 @@ interface ExportOptions extends TargetOptions {
   output: string;
   dtype?: StorageType;
 }
+
+/** In a folder while an export writes to it; what a killed one left is written over by the next. */
+const UNFINISHED = "export.partial";
 
 /** `hindsearch export`. */
 export function exportCommand(program: Command, streams: OutputStreams): void {
@@ -33,25 +39,31 @@ export function exportCommand(program: Command, streams: OutputStreams): void {
 async function exportModel(context: CommandContext, options: ExportOptions, path: string): Promise<void> {
   const { output, interrupt } = context;
   const { configuration, model, step } = await readTarget(context, path, options);
-  await requireEmpty(options.output);
+  await makeRoom(options.output);
   using policy = await openPolicy(configuration, { folder: model, signal: interrupt.stop });
   const { dtype } = options;
+  const unfinished = join(options.output, UNFINISHED);
+  await io(`write ${unfinished}`, () => writeFile(unfinished, ""));
   await policy.save(options.output, { signal: interrupt.stop, ...(dtype && { dtype }) });
+  await rm(unfinished);
   output.line(
     `${step === undefined ? "The model" : `The model after ${step} training steps`} is in ${options.output}.`,
   );
   output.event("export", { folder: options.output, step: step ?? null });
 }
 
-/** What is in a folder is not written over. */
-async function requireEmpty(folder: string): Promise<void> {
-  let names: string[];
-  try {
-    await mkdir(folder, { recursive: true });
-    names = await readdir(folder);
-  } catch (cause) {
-    throw new HindsearchError("IO", `Cannot write to ${folder}: ${(cause as Error).message}.`, { cause });
-  }
+/**
+ * Makes the folder. What is in one is not written over, but for what an export left that did not come to its end: of that,
+ * half-written files have names that no other export writes over.
+ */
+async function makeRoom(folder: string): Promise<void> {
+  const names = await io(`write to ${folder}`, async () => {
+    await makeFolder(folder);
+    const found = await readdir(folder);
+    if (!found.includes(UNFINISHED)) return found;
+    for (const name of found) if (name.endsWith(".partial")) await rm(join(folder, name));
+    return [];
+  });
   if (names.length === 0) return;
   throw new HindsearchError(
     "INVALID_ARGUMENT",

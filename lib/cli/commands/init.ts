@@ -1,8 +1,9 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { STARTER_SCRIPT, starterConfiguration } from "../../config/starter.js";
 import { HindsearchError } from "../../errors.js";
+import { makeFolder } from "../../make-folder.js";
 import { type CommandContext, onRun } from "../context.js";
 import type { OutputStreams } from "../output.js";
 
@@ -21,7 +22,7 @@ async function init({ output }: CommandContext, _options: object, folder: string
   for (const [name, text] of Object.entries(files)) {
     const file = join(folder, name);
     try {
-      await mkdir(folder, { recursive: true });
+      await makeFolder(folder);
       // Fails where there is one.
       await writeFile(file, text, { flag: "wx" });
     } catch (cause) {

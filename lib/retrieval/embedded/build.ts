@@ -1,7 +1,8 @@
-import { mkdir, readdir } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import { abortedError, throwIfAborted } from "../../abort.js";
 import { HindsearchError } from "../../errors.js";
+import { makeFolder } from "../../make-folder.js";
 import { type CorpusSource, isPaths } from "../checksum.js";
 import { checkVectors, type EmbeddingModel } from "../embedding/embedding-model.js";
 import type { CorpusOptions } from "../sources/options.js";
@@ -97,7 +98,7 @@ async function indexSettings({
 async function prepare(folder: string): Promise<void> {
   let entries: string[];
   try {
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     entries = await readdir(folder);
   } catch (cause) {
     const message = `Cannot build an index at ${folder}: ${(cause as Error).message}.`;

@@ -1,7 +1,8 @@
-import { appendFile, mkdir, writeFile } from "node:fs/promises";
+import { appendFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { HindsearchError } from "../../errors.js";
+import { makeFolder } from "../../make-folder.js";
 import { parseOptions } from "../../network/options.js";
 import { encodeRecord, FILE_VERSION, type TensorBoardEvent } from "./event-file.js";
 import type { MetricPoint, MetricSink, SinkRun } from "./metric-sink.js";
@@ -43,7 +44,7 @@ export class TensorBoardSink implements MetricSink {
         "A TensorBoardSink needs a folder, or a run with a run folder.",
       );
     }
-    await mkdir(place, { recursive: true });
+    await makeFolder(place);
     const seconds = Math.floor(Date.now() / 1000);
     const file = join(place, `events.out.tfevents.${seconds}.hindsearch.${process.pid}.${files++}`);
     const wallTime = Date.now() / 1000;

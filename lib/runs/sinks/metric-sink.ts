@@ -32,7 +32,7 @@ export type RunOutcome = "finished" | "stopped" | "failed";
 /**
  * Takes the metrics of a run to somewhere else than the run folder.
  *
- * Calls come one at a time, on the event loop, beside the training, which never waits for them. Each has a deadline, told
+ * Calls come one at a time, but for an `end` beside a call that hangs, on the event loop, beside the training, which never waits for them. Each has a deadline, told
  * by its signal. What a sink fails to take is offered again a few times, so that it may get a point twice; what it does not
  * take in time is dropped, oldest first, counted and reported at the end of the run.
  */
@@ -52,6 +52,9 @@ export interface MetricSink {
    */
   write(points: readonly MetricPoint[], options: AbortOptions): Promise<void>;
 
-  /** The run has ended, and what `start` opened is to be closed. Comes once, also if `start` failed. */
+  /**
+   * The run has ended, and what `start` opened is to be closed. Comes once, also if `start` failed, and with a signal that
+   * has fired if a call hangs that was given up long ago.
+   */
   end?(outcome: RunOutcome, options: AbortOptions): Promise<void>;
 }

@@ -83,10 +83,9 @@ export class SinkQueue {
     this.#hurry.abort();
     const timer = setTimeout(() => this.#stop.abort(), this.limits.endMs);
     await this.#work;
-    // A sink whose time is up gets a signal that has fired, and the chance to close what it has open.
-    if (this.#hung === undefined) {
-      await this.#call((options) => this.sink.end?.(outcome, options)).catch(() => undefined);
-    }
+    await Promise.race([this.#hung, this.#stopped]);
+    // A sink whose time is up, because a call hangs, gets a signal that has fired, and the chance to close what it has open.
+    await this.#call((options) => this.sink.end?.(outcome, options)).catch(() => undefined);
     clearTimeout(timer);
     this.#drop(this.#waiting.splice(0).length);
     this.#sayWarnings();

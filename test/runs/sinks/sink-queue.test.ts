@@ -68,6 +68,36 @@ describe("a sink that", () => {
     ]);
   });
 
+  test("hangs for ever hears of the end nevertheless, with a signal that has fired, to close what it has open", async () => {
+    const ends: (boolean | undefined)[] = [];
+    const { queue } = queueOf({
+      write: () => new Promise(() => {}),
+      end: async (_, { signal }) => void ends.push(signal?.aborted),
+    });
+    queue.push(points(0, 10));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(await queue.end("finished")).toMatchObject({ written: 0, dropped: 10 });
+    expect(ends).toEqual([true]);
+  });
+
+  test("hangs until its signal fires hears of the end while there is time", async () => {
+    const ends: (boolean | undefined)[] = [];
+    const { queue } = queueOf(
+      {
+        write: (_, { signal }) =>
+          new Promise((_resolve, reject) => {
+            // A client takes a moment to close its connection.
+            signal?.addEventListener("abort", () => setTimeout(() => reject(signal.reason), 20));
+          }),
+        end: async (_, { signal }) => void ends.push(signal?.aborted),
+      },
+      { endMs: 1_000 },
+    );
+    queue.push(points(0, 10));
+    await queue.end("finished");
+    expect(ends).toEqual([false]);
+  });
+
   test("hangs until its signal fires is asked again, and the oldest points are dropped", async () => {
     const got: number[] = [];
     let hanging = true;

@@ -7,14 +7,14 @@ export const HindsearchErrorCode = {
   ADDON_NOT_FOUND: "ADDON_NOT_FOUND",
   /** A binary exists but the system refused to load it, or it belongs to another version. */
   ADDON_LOAD_FAILED: "ADDON_LOAD_FAILED",
-  /** A value passed to the API is outside what is documented. */
-  INVALID_ARGUMENT: "INVALID_ARGUMENT",
-  /** A configuration file is wrong; the message names line and key, what was found and what was expected. */
-  INVALID_CONFIGURATION: "INVALID_CONFIGURATION",
   /** The GPU that was asked for cannot be used: no engine for it, no driver, no GPU, no cuBLAS; the message says which. */
   DEVICE_UNAVAILABLE: "DEVICE_UNAVAILABLE",
   /** The GPU failed while it computed. */
   DEVICE_FAILED: "DEVICE_FAILED",
+  /** A value passed to the API is outside what is documented. */
+  INVALID_ARGUMENT: "INVALID_ARGUMENT",
+  /** A configuration file is wrong; the message names line and key, what was found and what was expected. */
+  INVALID_CONFIGURATION: "INVALID_CONFIGURATION",
   /** The native engine could not allocate memory, or it is clear beforehand that it could not. */
   OUT_OF_MEMORY: "OUT_OF_MEMORY",
   /** A fault of this package; please report it. */

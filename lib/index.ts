@@ -150,7 +150,11 @@ export type {
 export { Policy } from "./policy/policy.js";
 export type {
   Compute,
+  ComputeOptions,
   DecoderOptions,
+  Device,
+  DeviceInfo,
+  DeviceName,
   ForwardBackwardOptions,
   InitializeOptions,
   LoadOptions,

@@ -1,5 +1,7 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { type ReadConfiguration, readConfiguration } from "../config/read.js";
+import { DEVICES } from "../policy/device.js";
+import type { Device } from "../policy/policy-options.js";
 import { Interrupt } from "./interrupt.js";
 import { Output, type OutputStreams } from "./output.js";
 
@@ -15,6 +17,8 @@ export interface CommandContext {
 export interface ConfigurationOptions {
   /** Values on top of the file's. */
   set: string[];
+  /** In place of `model.device`. */
+  device?: Device;
 }
 
 /** Adds `--set` to a command. */
@@ -27,13 +31,21 @@ export function withSet(command: Command): Command {
   );
 }
 
+/** Adds `--set` and `--device` to a command that computes with the model. */
+export function withModel(command: Command): Command {
+  const device = new Option("--device <name>", "what computes; short for --set model.device=<name>");
+  return withSet(command).addOption(device.choices(DEVICES));
+}
+
 /** Reads the configuration of a command, and keeps the values of its variables out of what is said. */
 export async function readFor(
   { output }: CommandContext,
   file: string,
-  { set }: ConfigurationOptions,
+  { set, device }: ConfigurationOptions,
 ): Promise<ReadConfiguration> {
-  const configuration = await readConfiguration(file, { set });
+  const configuration = await readConfiguration(file, {
+    set: device === undefined ? set : [...set, `model.device=${device}`],
+  });
   output.hide(configuration.secrets);
   return configuration;
 }

@@ -34,10 +34,12 @@ const CODES: Partial<Record<HindsearchErrorCode, number>> = {
   RETRIEVAL_FAILED: EXIT.service,
   ADDON_NOT_FOUND: EXIT.machine,
   ADDON_LOAD_FAILED: EXIT.machine,
+  DEVICE_UNAVAILABLE: EXIT.machine,
   OUT_OF_MEMORY: EXIT.machine,
   DEPENDENCY_MISSING: EXIT.machine,
   NON_FINITE: EXIT.computation,
   LOG_PROB_MISMATCH: EXIT.computation,
+  DEVICE_FAILED: EXIT.computation,
 };
 
 /** The exit code of an error. */

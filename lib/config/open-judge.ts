@@ -6,7 +6,7 @@ import type { Judge } from "../judge/judge.js";
 import { PolicyJudge } from "../judge/policy-judge.js";
 import { Policy } from "../policy/policy.js";
 import { defined } from "./defined.js";
-import { memoryOptions } from "./open-policy.js";
+import { modelOptions } from "./open-policy.js";
 import { protocolOf } from "./protocol.js";
 import type { ReadConfiguration } from "./read.js";
 import type { JudgeConfig, SingleJudgeConfig } from "./schema/judge.js";
@@ -79,10 +79,8 @@ class Opener {
   async #model(folder: string | undefined): Promise<Policy> {
     const { configuration, signal } = this;
     if (folder === undefined) return this.#keep(await this.policy.snapshot());
-    const { compute } = configuration.values.model;
     using loaded = await Policy.load(configuration.resolve(folder), {
-      compute,
-      ...memoryOptions(configuration),
+      ...modelOptions(configuration),
       signal,
     });
     return this.#keep(await loaded.snapshot());

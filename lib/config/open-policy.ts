@@ -4,7 +4,13 @@ import { HindsearchError } from "../errors.js";
 import { engine } from "../policy/engine.js";
 import { isJsonObject, type JsonObject, readJsonFile, readTextFile } from "../policy/json-file.js";
 import { Policy } from "../policy/policy.js";
-import type { InitializeOptions, MemoryOptions, TokenizerFiles } from "../policy/policy-options.js";
+import type {
+  ComputeOptions,
+  Device,
+  InitializeOptions,
+  MemoryOptions,
+  TokenizerFiles,
+} from "../policy/policy-options.js";
 import { defined } from "./defined.js";
 import type { ReadConfiguration } from "./read.js";
 
@@ -13,26 +19,26 @@ const [MOST_CONFIG, MOST_TOKENIZER] = [2 ** 20, 2 ** 28];
 /**
  * Opens the model of a configuration.
  *
- * @param options - `folder`: another model in its place, such as a checkpoint.
+ * @param options - `folder`: another model in its place, such as a checkpoint; `device`: in place of the configured one.
  * @throws {@link HindsearchError} What `Policy.load` and `Policy.initialize` throw.
  */
 export async function openPolicy(
   configuration: ReadConfiguration,
-  { folder, signal }: AbortOptions & { folder?: string | undefined } = {},
+  { folder, device, signal }: AbortOptions & { folder?: string | undefined; device?: Device } = {},
 ): Promise<Policy> {
   configuration.requireVariables("model");
   const { model } = configuration.values;
   if (model.threads !== undefined) engine.threads = model.threads;
-  const memory = memoryOptions(configuration);
+  const options = { ...modelOptions(configuration), ...(device && { device }) };
   const place = folder ?? (model.folder && configuration.resolve(model.folder));
-  if (place !== undefined) return Policy.load(place, { compute: model.compute, ...memory, signal });
-  return Policy.initialize({ ...(await initialization(configuration)), compute: model.compute, ...memory });
+  if (place !== undefined) return Policy.load(place, { ...options, signal });
+  return Policy.initialize({ ...(await initialization(configuration)), ...options });
 }
 
-/** The limit that a configuration sets, as an option. */
-export function memoryOptions({ values }: ReadConfiguration): MemoryOptions {
-  const { memoryLimit } = values.model;
-  return memoryLimit === undefined ? {} : { memoryLimit };
+/** Where models compute, and within what limit. */
+export function modelOptions({ values }: ReadConfiguration): ComputeOptions & MemoryOptions {
+  const { device, compute, memoryLimit } = values.model;
+  return { device, compute, ...(memoryLimit !== undefined && { memoryLimit }) };
 }
 
 /**

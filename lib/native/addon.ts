@@ -25,6 +25,23 @@ export interface MemoryUse {
   keptBytes: number;
 }
 
+/** What can compute: the processor, or a GPU of NVIDIA. */
+export type DeviceName = "cpu" | "cuda";
+
+/** What a device is and whether it can be used. */
+export interface DeviceInfo {
+  /** Whether it can be used. */
+  available: boolean;
+  /** What it is and what computes on it, e.g. `avx512-bf16`, or a GPU's name with driver and cuBLAS. */
+  description: string;
+  /** Why it cannot be used, and what to do. */
+  reason?: string;
+  /** Memory of its own in bytes; 0: it uses the machine's. */
+  totalBytes: number;
+  /** What of that no process has taken. */
+  freeBytes: number;
+}
+
 /** What the binary exports. */
 export interface Addon {
   readonly version: string;
@@ -33,6 +50,8 @@ export interface Addon {
   threads(): number;
   setThreads(count: number): void;
   memory(): MemoryUse;
+  /** Never rejects for want of a device: that is an answer. */
+  device(): Promise<DeviceInfo>;
   initialize(
     config: NativeModelConfig,
     compute: ComputeType,
@@ -54,4 +73,10 @@ export interface Addon {
   createCancellation(): Cancellation;
   /** Probabilities after the sampling filters; for tests and tools. */
   filterProbabilities(logits: Float32Array, sampling: Sampling): Float32Array;
+}
+
+/** A model and the addon that made it: decoders and cancellations for it are made there too. */
+export interface MadeModel {
+  native: NativeModel;
+  addon: Addon;
 }

@@ -1,21 +1,32 @@
 import { abortedError, onAbort, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import type { Addon } from "./addon.js";
 import type { Cancellation } from "./cancellation.js";
-import { loadAddon } from "./load.js";
+
+/** Calls a function of the addon that returns a promise, and gives its errors their class. */
+export async function callNative<Result>(start: () => Promise<Result>): Promise<Result> {
+  try {
+    return await start();
+  } catch (error) {
+    throw HindsearchError.from(error);
+  }
+}
 
 /**
- * Calls a function of the addon that returns a promise, and gives its errors their class.
+ * The same for a function that can be ended.
  *
- * @param start - Makes the call; hands the cancellation on where the function takes one.
+ * @param addon - Whose function it is: one knows no cancellation of another.
+ * @param start - Makes the call and hands the cancellation on.
  * @param signal - Ends the call. If it is aborted already, `start` is not called.
  * @throws {@link HindsearchError} `ABORTED`, with the signal's reason as `cause`, or what the call failed with.
  */
-export async function callNative<Result>(
+export async function callCancellable<Result>(
+  addon: Addon,
   start: (cancellation: Cancellation | undefined) => Promise<Result>,
-  signal?: AbortSignal,
+  signal: AbortSignal | undefined,
 ): Promise<Result> {
   throwIfAborted(signal);
-  const cancellation = signal && loadAddon().createCancellation();
+  const cancellation = signal && addon.createCancellation();
   const off = onAbort(signal, () => cancellation?.cancel());
   try {
     return await start(cancellation);

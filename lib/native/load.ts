@@ -1,24 +1,49 @@
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { HindsearchError } from "../errors.js";
-import type { Addon } from "./addon.js";
+import type { Addon, DeviceName } from "./addon.js";
 
 const require = createRequire(import.meta.url);
 /** The package folder: two levels above this file in the sources and in `dist` alike. */
 const packageRoot = fileURLToPath(new URL("../..", import.meta.url));
 
-let loaded: Addon | undefined;
+/** Below the folder of the CPU's addon, whether that was compiled or came as a prebuild. */
+const CUDA_ADDON = join("cuda", "hindsearch-cuda.node");
+
+const REBUILD: Readonly<Record<DeviceName, string>> = {
+  cpu: '"npm rebuild hindsearch"',
+  cuda: '"HINDSEARCH_CUDA=ON npm rebuild hindsearch --build-from-source"',
+};
+
+const loaded = new Map<DeviceName, Addon>();
 
 /**
  * The native engine, loaded on the first call. Nothing else in the package touches the binary, so whatever
  * does not compute (retrieval, judging, rewards) works where it cannot be loaded.
  *
- * @throws {@link HindsearchError} `ADDON_NOT_FOUND` if there is no binary for this machine,
- * `ADDON_LOAD_FAILED` if there is one and it cannot be used. A failure is not remembered: the next call tries again.
+ * The engine of a GPU is an addon of its own, with the same exports and threads of its own. It loads on machines
+ * without a driver too; what it finds there, its `device()` says.
+ *
+ * @throws {@link HindsearchError} `ADDON_NOT_FOUND` if there is no binary for this machine, `DEVICE_UNAVAILABLE` if
+ * there is none for the GPU, `ADDON_LOAD_FAILED` if there is one and it cannot be used. A failure is not remembered:
+ * the next call tries again.
  */
-export function loadAddon(): Addon {
-  loaded ??= open(find());
-  return loaded;
+export function loadAddon(device: DeviceName = "cpu"): Addon {
+  let addon = loaded.get(device);
+  if (addon === undefined) {
+    addon = open(device, device === "cpu" ? find() : findCuda());
+    for (const other of loaded.values()) addon.setThreads(other.threads());
+    loaded.set(device, addon);
+  }
+  return addon;
+}
+
+/** The CPU's addon, and those of other devices that something has asked for. */
+export function loadedAddons(): Addon[] {
+  loadAddon();
+  return [...loaded.values()];
 }
 
 function find(): string {
@@ -31,13 +56,28 @@ function find(): string {
       `No native engine for ${machine()} in ${packageRoot}: looked in build/Release, build/Debug and ` +
         `prebuilds/${process.platform}-${process.arch}. npm builds it when the package is installed, unless install ` +
         "scripts are switched off or not approved. Allow the install script of hindsearch, then run " +
-        '"npm rebuild hindsearch" (needs a C++20 compiler, CMake 3.25 and Python 3).',
+        `${REBUILD.cpu} (needs a C++20 compiler, CMake 3.25 and Python 3).`,
       { cause },
     );
   }
 }
 
-function open(path: string): Addon {
+/** Where the CUDA addon has its place. */
+export function cudaAddonPath(): string {
+  return join(dirname(find()), CUDA_ADDON);
+}
+
+function findCuda(): string {
+  const path = cudaAddonPath();
+  if (existsSync(path)) return path;
+  throw new HindsearchError(
+    "DEVICE_UNAVAILABLE",
+    `The CUDA engine is not installed: there is no ${path}. Build it where the CUDA toolkit (nvcc) is: ${REBUILD.cuda}, ` +
+      'or "npm run build:cuda" in a clone. device: "cpu" needs none.',
+  );
+}
+
+function open(device: DeviceName, path: string): Addon {
   let addon: Addon;
   try {
     addon = require(path) as Addon;
@@ -46,7 +86,7 @@ function open(path: string): Addon {
     throw new HindsearchError(
       "ADDON_LOAD_FAILED",
       `The native engine at ${path} cannot be loaded on ${machine()}: ${reason}. ` +
-        'It was probably built on another system: run "npm rebuild hindsearch".',
+        `It was probably built on another system: run ${REBUILD[device]}.`,
       { cause },
     );
   }
@@ -55,7 +95,7 @@ function open(path: string): Addon {
     throw new HindsearchError(
       "ADDON_LOAD_FAILED",
       `The native engine at ${path} is of version ${addon.version}, this package of version ${version}. ` +
-        'It is left over from another version: run "npm rebuild hindsearch".',
+        `It is left over from another version: run ${REBUILD[device]}.`,
     );
   }
   return addon;

@@ -1,6 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import { callNative, callNativeSync } from "../native/call.js";
+import type { Addon, MadeModel } from "../native/addon.js";
+import { callCancellable, callNative, callNativeSync } from "../native/call.js";
 import type {
   DecoderOptions,
   DecoderStats,
@@ -10,8 +11,7 @@ import type {
   Sampling,
   Segment,
 } from "../native/decoder.js";
-import { loadAddon } from "../native/load.js";
-import type { NativeModel, NativeModelConfig } from "../native/model.js";
+import type { NativeModelConfig } from "../native/model.js";
 import { type Tokens, toInt32Array } from "./batch.js";
 import { decoderSizes } from "./decoder-sizes.js";
 import { requireDecoder } from "./memory-limit.js";
@@ -65,8 +65,7 @@ export interface ForkOptions extends SegmentOptions {
 }
 
 /** What a decoder needs of a policy. */
-interface DecoderParts {
-  native: NativeModel;
+interface DecoderParts extends MadeModel {
   config: Readonly<NativeModelConfig>;
   tokenizer: Tokenizer | null;
   eosTokenIds: readonly number[];
@@ -87,12 +86,14 @@ interface DecoderParts {
  */
 export class Decoder implements Disposable {
   readonly #native: NativeDecoder;
+  readonly #addon: Addon;
   readonly #endTokens: readonly number[];
   #sequences = 0n;
 
   /** @internal */
-  constructor(native: NativeDecoder, endTokens: readonly number[]) {
+  constructor(native: NativeDecoder, addon: Addon, endTokens: readonly number[]) {
     this.#native = native;
+    this.#addon = addon;
     this.#endTokens = endTokens;
   }
 
@@ -175,7 +176,7 @@ export class Decoder implements Disposable {
    * engine fail (`OUT_OF_MEMORY`, say), after which the next call tries again.
    */
   next({ signal }: AbortOptions = {}): Promise<Segment[]> {
-    return callNative((cancellation) => this.#native.next(cancellation), signal);
+    return callCancellable(this.#addon, (cancellation) => this.#native.next(cancellation), signal);
   }
 
   /** Counters since the decoder was made, and what its sequences are doing. */
@@ -226,7 +227,7 @@ export class Decoder implements Disposable {
  * @internal
  */
 export async function createDecoder(
-  { native, config, tokenizer, eosTokenIds }: DecoderParts,
+  { native, addon, config, tokenizer, eosTokenIds }: DecoderParts,
   options: DecoderOptions & MemoryOptions,
 ): Promise<Decoder> {
   const sizes = decoderSizes(config, options);
@@ -236,8 +237,8 @@ export async function createDecoder(
     bytes: new Uint8Array(),
     offsets: new Uint32Array(config.tokenLimit + 1),
   };
-  const decoder = await callNative(async () => loadAddon().createDecoder(native, sizes, tokenBytes));
-  return new Decoder(decoder, eosTokenIds);
+  const decoder = await callNative(async () => addon.createDecoder(native, sizes, tokenBytes));
+  return new Decoder(decoder, addon, eosTokenIds);
 }
 
 /**

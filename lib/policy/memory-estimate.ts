@@ -221,7 +221,7 @@ function isSized(model: JsonObject | SizedModel): model is SizedModel {
 
 function computeOfThisMachine(): ComputeType {
   try {
-    return chooseCompute("auto");
+    return chooseCompute("auto", { device: "cpu", addon: loadAddon() });
   } catch (error) {
     const code = error instanceof HindsearchError ? error.code : undefined;
     if (code === "ADDON_NOT_FOUND" || code === "ADDON_LOAD_FAILED") return "f32";

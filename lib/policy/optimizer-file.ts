@@ -1,8 +1,9 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import { callNative, callNativeSync } from "../native/call.js";
-import type { Arena, NativeModel, TensorSink, TensorSource } from "../native/model.js";
+import type { MadeModel } from "../native/addon.js";
+import { callCancellable, callNative, callNativeSync } from "../native/call.js";
+import type { Arena, TensorSink, TensorSource } from "../native/model.js";
 import { buildSafetensorsHeader, readSafetensorsHeader, type TensorToWrite } from "./safetensors.js";
 import { saveTensors } from "./save.js";
 
@@ -18,10 +19,10 @@ const ARENAS: readonly Arena[] = ["weights", "firstMoments", "secondMoments"];
  * @throws {@link HindsearchError} `IO`, `ABORTED`.
  * @internal
  */
-export async function saveOptimizer(native: NativeModel, path: string, signal?: AbortSignal): Promise<void> {
+export async function saveOptimizer(model: MadeModel, path: string, signal?: AbortSignal): Promise<void> {
   const { parameters, optimizerStep } = callNativeSync(() => ({
-    parameters: native.parameters,
-    optimizerStep: native.optimizerStep,
+    parameters: model.native.parameters,
+    optimizerStep: model.native.optimizerStep,
   }));
   const tensors: TensorToWrite[] = [];
   const sinks: TensorSink[] = [];
@@ -32,7 +33,7 @@ export async function saveOptimizer(native: NativeModel, path: string, signal?: 
     }
   }
   const header = buildSafetensorsHeader(tensors, { format: FORMAT, step: String(optimizerStep) });
-  await saveTensors(native, path, header, sinks, signal);
+  await saveTensors(model, path, header, sinks, signal);
 }
 
 /**
@@ -40,7 +41,11 @@ export async function saveOptimizer(native: NativeModel, path: string, signal?: 
  * model is as before then. `IO`, `ABORTED`.
  * @internal
  */
-export async function loadOptimizer(native: NativeModel, path: string, signal?: AbortSignal): Promise<void> {
+export async function loadOptimizer(
+  { native, addon }: MadeModel,
+  path: string,
+  signal?: AbortSignal,
+): Promise<void> {
   const { metadata, tensors, dataOffset } = await readSafetensorsHeader(path);
   const step = Number(metadata.step);
   if (metadata.format !== FORMAT || !/^\d+$/.test(metadata.step ?? "") || !Number.isSafeInteger(step)) {
@@ -68,7 +73,8 @@ export async function loadOptimizer(native: NativeModel, path: string, signal?: 
     await checkNumbers(path, arena, sources[index] as TensorSource[], signal);
   }
   for (const [index, arena] of ARENAS.entries()) {
-    await callNative(
+    await callCancellable(
+      addon,
       (cancellation) => native.loadArena(arena, sources[index] as TensorSource[], cancellation),
       signal,
     );

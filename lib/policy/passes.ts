@@ -1,5 +1,5 @@
-import { callNative } from "../native/call.js";
-import type { NativeModel } from "../native/model.js";
+import type { MadeModel } from "../native/addon.js";
+import { callCancellable } from "../native/call.js";
 import { packColumns, packMasks, packTokens, type TrainingSequence, toInt32Array, unpack } from "./batch.js";
 import { nativeTerms, type Objective } from "./objective.js";
 import type {
@@ -15,7 +15,7 @@ export const MICRO_BATCH_TOKENS = 4096;
 
 /** See {@link Policy.score}. @internal */
 export async function score(
-  native: NativeModel,
+  { native, addon }: MadeModel,
   sequences: readonly SequenceToScore[],
   options: ScoreOptions,
 ): Promise<ScoredSequence[]> {
@@ -26,7 +26,8 @@ export async function score(
   );
   const mask = packMasks(sequences, packed);
   const { temperature = 1, entropy = false, microBatchTokens = MICRO_BATCH_TOKENS, signal } = options;
-  const { logProbs, entropies } = await callNative(
+  const { logProbs, entropies } = await callCancellable(
+    addon,
     (cancellation) =>
       native.score(
         packed,
@@ -47,7 +48,7 @@ export async function score(
 
 /** See {@link Policy.forwardBackward}. @internal */
 export async function forwardBackward(
-  native: NativeModel,
+  { native, addon }: MadeModel,
   batch: readonly TrainingSequence[],
   objective: Objective,
   options: ForwardBackwardOptions,
@@ -65,7 +66,8 @@ export async function forwardBackward(
     signal,
   } = options;
   const train = { temperature, checkpointActivations, microBatchTokens };
-  const result = await callNative(
+  const result = await callCancellable(
+    addon,
     (cancellation) => native.forwardBackward(packed, columns, train, cancellation),
     signal,
   );

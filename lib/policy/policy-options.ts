@@ -1,18 +1,38 @@
 import type { AbortOptions } from "../abort.js";
+import type { DeviceName } from "../native/addon.js";
 import type { StorageType } from "../native/model.js";
 import type { ObjectiveMetrics } from "../native/objective.js";
 import type { Mask, Tokens } from "./batch.js";
 import type { JsonObject } from "./json-file.js";
 
+export type { DeviceInfo, DeviceName } from "../native/addon.js";
 export type { DecoderOptions } from "../native/decoder.js";
 export type { ForwardBackwardOptions, ScoreOptions, StepOptions, StepResult } from "../native/model.js";
 export type { ObjectiveMetrics } from "../native/objective.js";
 
 /**
  * What matrix products are computed in. `f32`: float32. `bf16`: operands rounded to bfloat16, sums in float32; master
- * weights, gradients and moments stay float32. `auto`: `bf16` where the processor has instructions for it, else `f32`.
+ * weights, gradients and moments stay float32. `auto`: `bf16` on a GPU and where the processor has instructions for it,
+ * else `f32`.
  */
 export type Compute = "auto" | "f32" | "bf16";
+
+/**
+ * What computes. `cpu`: the processor. `cuda`: the first GPU that the CUDA driver shows (`CUDA_VISIBLE_DEVICES` chooses),
+ * or an error. `auto`: that GPU where it can be used, else the processor, and a warning says why.
+ *
+ * The default is `cpu` and not `auto`, so that the same program gives the same numbers wherever it runs: those of two
+ * devices agree within rounding alone.
+ */
+export type Device = DeviceName | "auto";
+
+/** Where a policy computes. */
+export interface ComputeOptions {
+  /** @defaultValue `"cpu"` */
+  device?: Device;
+  /** @defaultValue `"auto"` */
+  compute?: Compute;
+}
 
 /** Options of everything that allocates much. */
 export interface MemoryOptions {
@@ -25,10 +45,7 @@ export interface MemoryOptions {
 }
 
 /** Options of {@link Policy.load}. */
-export interface LoadOptions extends AbortOptions, MemoryOptions {
-  /** @defaultValue `"auto"` */
-  compute?: Compute;
-}
+export interface LoadOptions extends AbortOptions, ComputeOptions, MemoryOptions {}
 
 /** The contents of a tokenizer's files. */
 export interface TokenizerFiles {
@@ -41,7 +58,7 @@ export interface TokenizerFiles {
 }
 
 /** Options of {@link Policy.initialize}. */
-export interface InitializeOptions extends MemoryOptions {
+export interface InitializeOptions extends ComputeOptions, MemoryOptions {
   /** A Hugging Face `config.json` of a supported family. */
   config: JsonObject;
   /** @defaultValue none; the policy then takes and gives token ids alone */
@@ -50,8 +67,6 @@ export interface InitializeOptions extends MemoryOptions {
   seed?: bigint | number;
   /** Of the normal distribution that matrices are drawn from. @defaultValue the config's `initializer_range`, or 0.02 */
   standardDeviation?: number;
-  /** @defaultValue `"auto"` */
-  compute?: Compute;
 }
 
 /** A sequence to {@link Policy.score}. */

@@ -1,11 +1,12 @@
 import { HindsearchError } from "../errors.js";
-import { callNative } from "../native/call.js";
-import { loadAddon } from "../native/load.js";
-import type { NativeModel, NativeModelConfig, StorageType } from "../native/model.js";
+import type { DeviceName, MadeModel } from "../native/addon.js";
+import { callCancellable, callNative } from "../native/call.js";
+import type { NativeModelConfig, StorageType } from "../native/model.js";
 import { openCheckpoint } from "./checkpoint.js";
 import { chooseCompute } from "./compute.js";
 import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
 import { toUint64 } from "./decoder.js";
+import { openDevice } from "./device.js";
 import type { JsonObject } from "./json-file.js";
 import { requireLoading } from "./memory-limit.js";
 import { type ModelFiles, readModelFiles } from "./model-files.js";
@@ -14,8 +15,8 @@ import { saveModel } from "./save.js";
 import { createTokenizerInTurns, type Tokenizer } from "./tokenizer.js";
 
 /** What a policy is made of. */
-export interface PolicyParts {
-  native: NativeModel;
+export interface PolicyParts extends MadeModel {
+  device: DeviceName;
   family: ModelFamily;
   config: Readonly<NativeModelConfig>;
   /** The `config.json` that a saved copy gets. */
@@ -31,25 +32,28 @@ export interface PolicyParts {
 /** See {@link Policy.load}. */
 export async function loadParts(folder: string, options: LoadOptions): Promise<PolicyParts> {
   const { signal, memoryLimit } = options;
-  const addon = loadAddon();
-  const compute = chooseCompute(options.compute);
+  const opened = await openDevice(options.device);
+  const { addon } = opened;
+  const compute = chooseCompute(options.compute, opened);
   const checkpoint = await openCheckpoint(folder, { signal });
   const { description, rawConfig, tensors, tokenizer, eosTokenIds } = checkpoint;
   const { config, family } = description;
   const files = await readModelFiles(folder);
   requireLoading({ config, compute }, memoryLimit);
-  const native = await callNative(
+  const native = await callCancellable(
+    addon,
     (cancellation) => addon.load(config, compute, tensors, cancellation),
     signal,
   );
   const storage = new Map(tensors.map(({ name, type }) => [name, type]));
-  return { native, family, config, rawConfig, files, storage, tokenizer, eosTokenIds };
+  return { native, ...opened, family, config, rawConfig, files, storage, tokenizer, eosTokenIds };
 }
 
 /** See {@link Policy.initialize}. */
 export async function initializeParts(options: InitializeOptions): Promise<PolicyParts> {
   const { tokenizer: tokenizerFiles, seed = 0n, memoryLimit } = options;
-  const compute = chooseCompute(options.compute);
+  const opened = await openDevice(options.device);
+  const compute = chooseCompute(options.compute, opened);
   const rawConfig = withStorage(options.config, "f32");
   const { family, config, eosTokenIds } = parseModelConfig(rawConfig);
   const files = new Map<string, string>([["config.json", toJsonText(rawConfig)]]);
@@ -72,10 +76,11 @@ export async function initializeParts(options: InitializeOptions): Promise<Polic
   const deviation = options.standardDeviation ?? (typeof range === "number" ? range : 0.02);
   requireLoading({ config, compute }, memoryLimit);
   const native = await callNative(async () =>
-    loadAddon().initialize(config, compute, toUint64(seed, "seed"), deviation),
+    opened.addon.initialize(config, compute, toUint64(seed, "seed"), deviation),
   );
   return {
     native,
+    ...opened,
     family,
     config,
     rawConfig,
@@ -88,13 +93,14 @@ export async function initializeParts(options: InitializeOptions): Promise<Polic
 
 /** See {@link Policy.save}. */
 export async function saveParts(
-  { native, files, storage, rawConfig }: PolicyParts,
+  parts: PolicyParts,
   folder: string,
   { dtype, signal }: SaveOptions,
 ): Promise<void> {
+  const { files, storage, rawConfig } = parts;
   const withConfig = new Map(files);
   if (dtype) withConfig.set("config.json", toJsonText(withStorage(rawConfig, dtype)));
-  await saveModel(native, folder, withConfig, (name) => dtype ?? storage.get(name) ?? "f32", signal);
+  await saveModel(parts, folder, withConfig, (name) => dtype ?? storage.get(name) ?? "f32", signal);
 }
 
 function toJsonText(value: JsonObject): string {

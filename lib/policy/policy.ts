@@ -1,5 +1,6 @@
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import type { DeviceName } from "../native/addon.js";
 import { callNative, callNativeSync } from "../native/call.js";
 import type { ComputeType, NativeModelConfig } from "../native/model.js";
 import { packTokens, type Tokens, type TrainingSequence } from "./batch.js";
@@ -33,8 +34,9 @@ export type * from "./policy-options.js";
  * A language model with its tokenizer: scores, generates, trains, saves.
  *
  * All computing happens on the engine's own thread, one call after the other in the order in which they were made; the
- * event loop is never blocked and no thread of libuv is taken. A log-prob is the same bit for bit whether a sequence
- * was decoded, scored or trained on, alone or in any batch, with one thread or several. Same seed, same run.
+ * event loop is never blocked and no thread of libuv is taken. On the CPU a log-prob is the same bit for bit whether a
+ * sequence was decoded, scored or trained on, alone or in any batch, with one thread or several, and the same seed gives
+ * the same run; on a GPU both hold within rounding, since its matrix products add in an order that depends on the batch.
  *
  * After {@link dispose} every use is refused with code `DISPOSED`. A policy that is only dropped is freed by the garbage
  * collector, later; loops that make many should dispose of them.
@@ -58,8 +60,9 @@ export class Policy implements Disposable {
    * shards.
    *
    * @param folder - Untrusted, but for its chat template; see {@link loadTokenizer}.
-   * @throws {@link HindsearchError} `UNSUPPORTED_MODEL`, `INVALID_CHECKPOINT`, `IO`, `OUT_OF_MEMORY`, `ABORTED`, or
-   * `ADDON_NOT_FOUND` or `ADDON_LOAD_FAILED`.
+   * @throws {@link HindsearchError} `UNSUPPORTED_MODEL`, `INVALID_CHECKPOINT`, `IO`, `OUT_OF_MEMORY`, `ABORTED`,
+   * `ADDON_NOT_FOUND`, `ADDON_LOAD_FAILED`, or `DEVICE_UNAVAILABLE` for a GPU. On a GPU every later call may also fail
+   * with `DEVICE_FAILED`.
    */
   static async load(folder: string, options: LoadOptions = {}): Promise<Policy> {
     return new Policy(await loadParts(folder, options));
@@ -69,7 +72,7 @@ export class Policy implements Disposable {
    * Makes a model with random weights: matrices normal, norms 1, biases 0.
    *
    * @throws {@link HindsearchError} `UNSUPPORTED_MODEL` or `INVALID_CHECKPOINT` for what config or tokenizer say,
-   * `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `ADDON_NOT_FOUND` or `ADDON_LOAD_FAILED`.
+   * `INVALID_ARGUMENT`, `OUT_OF_MEMORY`, `ADDON_NOT_FOUND`, `ADDON_LOAD_FAILED` or `DEVICE_UNAVAILABLE`.
    */
   static async initialize(options: InitializeOptions): Promise<Policy> {
     return new Policy(await initializeParts(options));
@@ -107,6 +110,11 @@ export class Policy implements Disposable {
   /** Ids that end a text; may be empty. */
   get eosTokenIds(): readonly number[] {
     return this.#parts.eosTokenIds;
+  }
+
+  /** What it computes on. */
+  get device(): DeviceName {
+    return this.#parts.device;
   }
 
   /** What matrix products are computed in. */
@@ -156,7 +164,7 @@ export class Policy implements Disposable {
    * `ABORTED`, `DISPOSED`.
    */
   score(sequences: readonly SequenceToScore[], options: ScoreOptions = {}): Promise<ScoredSequence[]> {
-    return score(this.#parts.native, sequences, options);
+    return score(this.#parts, sequences, options);
   }
 
   /**
@@ -171,7 +179,7 @@ export class Policy implements Disposable {
     objective: Objective,
     options: ForwardBackwardOptions = {},
   ): Promise<ObjectiveResult> {
-    return forwardBackward(this.#parts.native, batch, objective, options);
+    return forwardBackward(this.#parts, batch, objective, options);
   }
 
   /** Global norm of the gradients added up since the last step. */
@@ -239,7 +247,7 @@ export class Policy implements Disposable {
    * @throws {@link HindsearchError} `IO`, `ABORTED`, `DISPOSED`.
    */
   saveOptimizer(file: string, { signal }: AbortOptions = {}): Promise<void> {
-    return saveOptimizer(this.#parts.native, file, signal);
+    return saveOptimizer(this.#parts, file, signal);
   }
 
   /**
@@ -249,7 +257,7 @@ export class Policy implements Disposable {
    * for a frozen policy, `IO`, `ABORTED`, `DISPOSED`.
    */
   loadOptimizer(file: string, { signal }: AbortOptions = {}): Promise<void> {
-    return loadOptimizer(this.#parts.native, file, signal);
+    return loadOptimizer(this.#parts, file, signal);
   }
 
   /** One weight as float32, row-major; for inspection. */

@@ -3,8 +3,9 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { HindsearchError } from "../errors.js";
 import { makeFolder } from "../make-folder.js";
-import { callNative, callNativeSync } from "../native/call.js";
-import type { NativeModel, StorageType, TensorSink } from "../native/model.js";
+import type { MadeModel } from "../native/addon.js";
+import { callCancellable, callNativeSync } from "../native/call.js";
+import type { StorageType, TensorSink } from "../native/model.js";
 import { syncFolder, writeFileDurably } from "../runs/durable.js";
 import { type ModelFiles, removeWeights } from "./model-files.js";
 import { buildSafetensorsHeader, type TensorToWrite } from "./safetensors.js";
@@ -22,13 +23,13 @@ const WEIGHTS_FILE = "model.safetensors";
  * @internal
  */
 export async function saveModel(
-  native: NativeModel,
+  model: MadeModel,
   folder: string,
   files: ModelFiles,
   storage: (parameter: string) => StorageType,
   signal?: AbortSignal,
 ): Promise<void> {
-  const parameters = callNativeSync(() => native.parameters);
+  const parameters = callNativeSync(() => model.native.parameters);
   const tensors: TensorToWrite[] = parameters.map(({ name, shape }) => ({
     name,
     type: storage(name),
@@ -38,7 +39,7 @@ export async function saveModel(
   await toIoError(folder, async () => {
     await makeFolder(folder);
     await withPartial(join(folder, WEIGHTS_FILE), async (partial) => {
-      await writeTensors(native, partial, buildSafetensorsHeader(tensors), sinks, signal);
+      await writeTensors(model, partial, buildSafetensorsHeader(tensors), sinks, signal);
       for (const [name, contents] of files) await writeFileDurably(join(folder, name), contents);
       await removeWeights(folder, WEIGHTS_FILE);
     });
@@ -52,25 +53,25 @@ export async function saveModel(
  * @internal
  */
 export async function saveTensors(
-  native: NativeModel,
+  model: MadeModel,
   path: string,
   header: Uint8Array,
   sinks: TensorSink[],
   signal?: AbortSignal,
 ): Promise<void> {
   await toIoError(path, () =>
-    withPartial(path, (partial) => writeTensors(native, partial, header, sinks, signal)),
+    withPartial(path, (partial) => writeTensors(model, partial, header, sinks, signal)),
   );
 }
 
 function writeTensors(
-  native: NativeModel,
+  { native, addon }: MadeModel,
   path: string,
   header: Uint8Array,
   sinks: TensorSink[],
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  return callNative((cancellation) => native.save(path, header, sinks, cancellation), signal);
+  return callCancellable(addon, (cancellation) => native.save(path, header, sinks, cancellation), signal);
 }
 
 /** Lets `write` make a file under a name of its own, and renames it to `path`. */

@@ -153,7 +153,7 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     microBatchTokens: options.microBatchTokens ?? null,
     checkpointActivations: options.checkpointActivations ?? true,
     measureEvery,
-    startupCheck: { trajectories: 8, tolerance: 0, ...options.startupCheck },
+    startupCheck: { trajectories: 8, tolerance: defaultTolerance(options.policy), ...options.startupCheck },
     maxSkippedUpdates,
     evaluateEvery: evaluation?.every ?? 50,
     evaluationModes: evaluation?.modes ?? ["greedy"],
@@ -216,10 +216,20 @@ function resolveDistillation(options: HindSearchOptions): DistillationSettings |
   };
 }
 
-/** Family, size and compute type in words. */
-export function describePolicy({ family, parameters, compute }: Policy): string {
+/**
+ * How far the log-prob of a rollout may be from that of the trainer, nats. On a GPU the two are computed by products of other
+ * shapes, which cuBLAS may add in another order: float32 then rounds at 6e-8 of a sum, and in bf16 a sum may fall to the
+ * other side of a rounding of 4e-3, a few dozen times one after the other.
+ */
+function defaultTolerance({ device, compute }: Policy): number {
+  if (device === "cpu") return 0;
+  return compute === "bf16" ? 0.02 : 1e-4;
+}
+
+/** Family, size, compute type and a device that is no CPU, in words. */
+export function describePolicy({ family, parameters, compute, device }: Policy): string {
   const count = parameters.reduce((sum, { shape }) => sum + shape.reduce((size, axis) => size * axis, 1), 0);
-  return `${family}, ${(count / 1e6).toFixed(2)} M parameters, computed in ${compute}`;
+  return `${family}, ${(count / 1e6).toFixed(2)} M parameters, computed in ${compute}${device === "cpu" ? "" : ` on ${device}`}`;
 }
 
 /** The HindSearch term with the weight of a step; `undefined` where that is 0. */

@@ -11,6 +11,7 @@
 #include "native/addon/model.h"
 #include "native/addon/node_api.h"
 #include "native/addon/object.h"
+#include "native/addon/run.h"
 #include "native/backend/backend.h"
 #include "native/backend/cpu/sampling.h"
 #include "native/core/error.h"
@@ -38,6 +39,21 @@ Napi::Value memory(const Napi::CallbackInfo& info) {
   object.Set("peakBytes", static_cast<double>(use.peak));
   object.Set("keptBytes", static_cast<double>(use.kept));
   return object;
+}
+
+// () => Promise<NativeDevice>. On the engine's thread: to wake a GPU takes a while.
+Napi::Value device(const Napi::CallbackInfo& info) {
+  return run_on_engine(
+      info, nullptr, [](const CancelFlag*) { return device_info(); },
+      [](Napi::Env env, const DeviceInfo& found) {
+        Napi::Object object = Napi::Object::New(env);
+        object.Set("available", found.unavailable.empty());
+        object.Set("description", found.description);
+        if (!found.unavailable.empty()) object.Set("reason", found.unavailable);
+        object.Set("totalBytes", static_cast<double>(found.total_bytes));
+        object.Set("freeBytes", static_cast<double>(found.free_bytes));
+        return object;
+      });
 }
 
 // () => Cancellation
@@ -69,6 +85,7 @@ Napi::Object initialize_addon(Napi::Env env, Napi::Object exports) {
       function<&threads>("threads"),
       function<&set_threads>("setThreads"),
       function<&memory>("memory"),
+      function<&device>("device"),
       function<&create_cancellation>("createCancellation"),
       function<&initialize_model>("initialize"),
       function<&load_model>("load"),

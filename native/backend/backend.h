@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace hindsearch {
 
@@ -262,5 +263,15 @@ MemoryUse memory_use();
 
 // Name of the instruction set in use, e.g. "avx512-bf16". HINDSEARCH_ISA forces a lower one.
 const char* instruction_set();
+
+// The device that this binary computes on. What keeps it from computing is an answer too, so asking
+// throws nothing.
+struct DeviceInfo {
+  std::string description;      // what it is, and what computes on it; empty where nothing was found
+  std::string unavailable;      // why it cannot be used and what to do; empty: it can
+  std::size_t total_bytes = 0;  // of its own memory; 0: it uses the machine's
+  std::size_t free_bytes = 0;
+};
+DeviceInfo device_info();
 
 }  // namespace hindsearch

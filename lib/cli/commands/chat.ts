@@ -8,7 +8,7 @@ import { Held } from "../../config/held.js";
 import { openPolicy } from "../../config/open-policy.js";
 import { openRetriever } from "../../config/open-training.js";
 import { protocolOf } from "../../config/protocol.js";
-import { type CommandContext, onRun, withSet } from "../context.js";
+import { type CommandContext, onRun, withModel } from "../context.js";
 import { oneText, wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
@@ -24,7 +24,7 @@ const SHOWN = 300;
 
 /** `hindsearch chat`. */
 export function chatCommand(program: Command, streams: OutputStreams): void {
-  const command = withSet(program.command("chat"))
+  const command = withModel(program.command("chat"))
     .description("watch a model search and answer, turn by turn")
     .argument("<run>", "a run folder, whose latest checkpoint answers; or a configuration")
     .argument("[question...]", "what to answer; without one, questions are read line by line")

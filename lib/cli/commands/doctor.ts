@@ -5,13 +5,13 @@ import { machineChecks } from "../../doctor/machine.js";
 import { setupChecks } from "../../doctor/setup.js";
 import { HindsearchError } from "../../errors.js";
 import { redactText } from "../../network/secrets.js";
-import { type CommandContext, type ConfigurationOptions, onRun, readFor, withSet } from "../context.js";
+import { type CommandContext, type ConfigurationOptions, onRun, readFor, withModel } from "../context.js";
 import type { OutputStreams } from "../output.js";
 import { oneLine } from "../text.js";
 
 /** `hindsearch doctor`. */
 export function doctorCommand(program: Command, streams: OutputStreams): void {
-  const command = withSet(program.command("doctor"))
+  const command = withModel(program.command("doctor"))
     .description(
       "check the machine, the engine's numbers, and what a configuration needs; fit for a bug report",
     )

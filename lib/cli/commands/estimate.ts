@@ -4,7 +4,7 @@ import { measureSteps, type ProbeResult } from "../../config/probe.js";
 import type { ReadConfiguration } from "../../config/read.js";
 import { availableMemory } from "../../policy/available-memory.js";
 import { formatBytes, formatEstimate } from "../../policy/memory-table.js";
-import { type CommandContext, type ConfigurationOptions, onRun, readFor, withSet } from "../context.js";
+import { type CommandContext, type ConfigurationOptions, onRun, readFor, withModel } from "../context.js";
 import { wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { duration, rate } from "../text.js";
@@ -15,7 +15,7 @@ interface EstimateOptions extends ConfigurationOptions {
 
 /** `hindsearch estimate`. */
 export function estimateCommand(program: Command, streams: OutputStreams): void {
-  const command = withSet(program.command("estimate"))
+  const command = withModel(program.command("estimate"))
     .description("say what a training will need: memory by phase, and time if it may try")
     .argument("<configuration>", "a YAML file")
     .option(

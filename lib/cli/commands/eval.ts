@@ -11,7 +11,7 @@ import { protocolOf } from "../../config/protocol.js";
 import type { ReadConfiguration } from "../../config/read.js";
 import { HindsearchError } from "../../errors.js";
 import { type EvaluationReport, evaluate } from "../../evaluation/evaluate.js";
-import { type CommandContext, onRun, withSet } from "../context.js";
+import { type CommandContext, onRun, withModel } from "../context.js";
 import { wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
@@ -26,7 +26,7 @@ interface EvalOptions extends TargetOptions {
 
 /** `hindsearch eval`. */
 export function evalCommand(program: Command, streams: OutputStreams): void {
-  const command = withSet(program.command("eval"))
+  const command = withModel(program.command("eval"))
     .description("answer a file of questions with a model and score the answers")
     .argument(
       "<run>",

@@ -40,7 +40,12 @@ async function exportModel(context: CommandContext, options: ExportOptions, path
   const { output, interrupt } = context;
   const { configuration, model, step } = await readTarget(context, path, options);
   await makeRoom(options.output);
-  using policy = await openPolicy(configuration, { folder: model, signal: interrupt.stop });
+  using policy = await openPolicy(configuration, {
+    folder: model,
+    // Nothing is computed, and what was trained on a GPU is to be written without one too.
+    device: "cpu",
+    signal: interrupt.stop,
+  });
   const { dtype } = options;
   const unfinished = join(options.output, UNFINISHED);
   await io(`write ${unfinished}`, () => writeFile(unfinished, ""));

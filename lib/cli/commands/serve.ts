@@ -6,7 +6,7 @@ import { openPolicy } from "../../config/open-policy.js";
 import { openRetriever } from "../../config/open-training.js";
 import { protocolOf } from "../../config/protocol.js";
 import { servePolicy } from "../../serving/server.js";
-import { type CommandContext, onRun, withSet } from "../context.js";
+import { type CommandContext, onRun, withModel } from "../context.js";
 import { port } from "../options.js";
 import type { OutputStreams } from "../output.js";
 import { readTarget, type TargetOptions } from "../run-folder.js";
@@ -20,7 +20,7 @@ interface ServeCommandOptions extends TargetOptions {
 
 /** `hindsearch serve`. */
 export function serveCommand(program: Command, streams: OutputStreams): void {
-  const command = withSet(program.command("serve"))
+  const command = withModel(program.command("serve"))
     .description("serve a model over the HTTP interface of OpenAI's clients")
     .argument("<run>", "a run folder, whose latest checkpoint is served; or a configuration")
     .option("--checkpoint <steps>", "the checkpoint after so many steps, latest, best, or initial")

@@ -7,7 +7,7 @@ import { HindsearchError } from "../../errors.js";
 import { writeFileDurably } from "../../runs/durable.js";
 import { io } from "../../runs/io.js";
 import { RunDirectory } from "../../runs/run.js";
-import { type CommandContext, type ConfigurationOptions, onRun, readFor, withSet } from "../context.js";
+import { type CommandContext, type ConfigurationOptions, onRun, readFor, withModel } from "../context.js";
 import type { OutputStreams } from "../output.js";
 import { CONFIGURATION_FILE } from "../run-folder.js";
 import { TrainingReport } from "../training-report.js";
@@ -20,7 +20,7 @@ interface TrainOptions extends ConfigurationOptions {
 
 /** `hindsearch train`. */
 export function trainCommand(program: Command, streams: OutputStreams): void {
-  const command = withSet(program.command("train"))
+  const command = withModel(program.command("train"))
     .description("train a model as a configuration says")
     .argument("<configuration>", "a YAML file; docs/configuration.md lists its keys")
     .option("--resume", "go on with the run in the run folder from its latest checkpoint")
@@ -54,11 +54,12 @@ function topKeys(): string {
 
 async function train(
   context: CommandContext,
-  { resume = false, replay = false, otherSettings = false, set }: TrainOptions,
+  { resume = false, replay = false, otherSettings = false, set, ...options }: TrainOptions,
   file: string,
 ): Promise<void> {
   const { output, interrupt } = context;
   const configuration = await readFor(context, file, {
+    ...options,
     set: replay ? [...set, "replay.mode=replay"] : set,
   });
   const runFolder = configuration.resolve(configuration.values.run.folder);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { DEVICES } from "../../policy/device.js";
 import { count, path } from "./fields.js";
 
 /** Size of a decoder. */
@@ -31,11 +32,17 @@ export const Model = z
       })
       .optional()
       .describe("A model with random weights instead."),
+    device: z
+      .enum(DEVICES)
+      .default("cpu")
+      .describe(
+        "What computes: the processor, the first GPU that the CUDA driver shows, or that GPU where it can be used and else the processor.",
+      ),
     compute: z
       .enum(["auto", "f32", "bf16"])
       .default("auto")
       .describe(
-        "What matrix products are computed in; `auto` is `bf16` where the processor has instructions for it.",
+        "What matrix products are computed in; `auto` is `bf16` on a GPU and where the processor has instructions for it.",
       ),
     threads: z
       .int()

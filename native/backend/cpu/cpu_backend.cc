@@ -255,4 +255,6 @@ std::unique_ptr<Backend> make_backend(ComputeType compute) {
 
 const char* instruction_set() { return cpu::active_kernels().name; }
 
+DeviceInfo device_info() { return {.description = instruction_set(), .unavailable = {}}; }
+
 }  // namespace hindsearch

@@ -1,0 +1,81 @@
+// What the kernels of attention's gradient share. With p = softmax(scale q k) and o = p v:
+//   dv_j = sum_i p_ij do_i;  ds_ij = p_ij (do_i . v_j - do_i . o_i);
+//   dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i.
+// Probabilities are computed again from the forward's statistics (FlashAttention-2, Dao 2023,
+// algorithm 2), twice: a block that holds keys passes over the queries that see them, a block that
+// holds queries over the keys they see. So every sum stays in one block's registers, in a fixed
+// order, where algorithm 2 adds up dq with atomics.
+#pragma once
+
+#include "native/backend/cuda/attention_tiles.h"
+#include "native/backend/cuda/context.h"
+#include "native/backend/cuda/pass.h"
+
+namespace hindsearch::cuda {
+
+// Head h of row r is at data + r * row_stride + h * head_stride.
+template <class T>
+struct HeadRows {
+  const T* data;
+  std::int64_t row_stride;
+  std::int64_t head_stride;
+};
+
+template <class T>
+struct AttentionGradient {
+  Pass pass;
+  Pages<T> pages;
+  std::int32_t layer;
+  float scale;
+  std::int32_t heads;
+  std::int32_t group;  // query heads of a key/value head
+  HeadRows<T> queries, d_out;
+  std::int32_t row_width;   // of these rows: the head's width, or more with zeros in the rest
+  bool vectors;             // they can be read in vectors
+  const float* statistics;  // [R, H, 2]
+  const float* deltas;      // [R, H], do . o
+  HeadsView d_queries, d_keys, d_values;
+};
+
+// By tensor cores, and in f32.
+void attention_gradient(const Context& context, const AttentionGradient<bf16>& gradient);
+void attention_gradient(const Context& context, const AttentionGradient<float>& gradient);
+
+// What the blocks of one x hold: kQueryTile or fewer rows of a sequence.
+struct HeldRows {
+  PassSequence sequence;
+  std::int32_t first;  // row of the sequence; behind its rows: nothing to do
+};
+// x counts the pass's tiles and then its sequences of one row.
+inline std::int64_t held_blocks(const Pass& pass) { return pass.tile_count + pass.decode_count; }
+__device__ inline HeldRows held_queries(const Pass& pass) {
+  const auto x = static_cast<std::int32_t>(blockIdx.x);
+  if (x < pass.tile_count) {
+    const QueryTile tile = pass.tiles[x];
+    return {pass.sequences[tile.sequence], tile.first};
+  }
+  const std::int32_t sequence = pass.decode_sequences[x - pass.tile_count];
+  if (sequence < 0) return {};
+  return {pass.sequences[sequence], 0};
+}
+// The tile of queries with the most keys stands first in the pass; so does, counted from the other
+// end of its sequence, the tile of keys with the most queries.
+__device__ inline HeldRows held_keys(const Pass& pass) {
+  HeldRows held = held_queries(pass);
+  held.first = (held.sequence.rows - 1) / kQueryTile * kQueryTile - held.first;
+  return held;
+}
+
+// Rows first .. of a sequence, of one head, as a tile; behind the sequence are zeros.
+template <int kHead, int kRows, class T>
+__device__ void load_head_rows(const AttentionGradient<T>& gradient, const HeadRows<T>& rows,
+                               const PassSequence& sequence, std::int32_t first, std::int32_t head,
+                               T* tile) {
+  const T* from = rows.data + (std::int64_t{sequence.first_row} + first) * rows.row_stride +
+                  head * rows.head_stride;
+  load_tile<kHead, kRows>(
+      [&](int i) { return first + i < sequence.rows ? from + i * rows.row_stride : nullptr; },
+      gradient.row_width, gradient.vectors, tile);
+}
+
+}  // namespace hindsearch::cuda

@@ -1,4 +1,4 @@
-import { type AbortOptions, onAbort } from "../abort.js";
+import { type AbortOptions, abortable, onAbort } from "../abort.js";
 import { Segments, type SequenceDecoder } from "../agent/segments.js";
 import type { Sampling, Segment } from "../policy/decoder.js";
 import type { TokenBytes } from "../policy/token-bytes.js";
@@ -38,8 +38,11 @@ const NOTHING = new Int32Array();
 
 /** Where pieces go. */
 export interface CompletionOptions extends AbortOptions {
-  /** Called with every piece; those of a choice come in order. Choices are numbered through all tasks. */
-  onPiece: (piece: CompletionPiece) => void;
+  /**
+   * Called with every piece; those of a choice come in order. Choices are numbered through all tasks. A choice goes on when
+   * what it returns is fulfilled.
+   */
+  onPiece: (piece: CompletionPiece) => Promise<void> | undefined;
 }
 
 /**
@@ -74,7 +77,7 @@ export async function complete(
         const choice = choices.length;
         choices.push(
           write(segments, sequence, segment, task, new TextWriter(table, task.stops), (piece) =>
-            onPiece({ choice, ...piece }),
+            abortable(Promise.resolve(onPiece({ choice, ...piece })), stop.signal),
           ),
         );
       }
@@ -95,7 +98,7 @@ async function write(
   first: Promise<Segment>,
   task: CompletionTask,
   writer: TextWriter,
-  onPiece: (piece: Omit<CompletionPiece, "choice">) => void,
+  onPiece: (piece: Omit<CompletionPiece, "choice">) => Promise<void>,
 ): Promise<void> {
   for (let segment = first, written = 0; ; ) {
     const { tokens, logProbs, reason } = await segment;
@@ -104,8 +107,10 @@ async function write(
     const goesOn = reason === "length" && written < task.maxTokens && !writer.stopped;
     if (!goesOn) text += writer.end();
     const ended = writer.stopped || reason === "endToken" ? "stop" : "length";
-    onPiece({ text, tokens, logProbs, finish: goesOn ? null : ended });
-    if (!goesOn) return segments.release(sequence);
+    const taken = onPiece({ text, tokens, logProbs, finish: goesOn ? null : ended });
+    if (!goesOn) segments.release(sequence);
+    await taken;
+    if (!goesOn) return;
     segment = segments.extend(sequence, NOTHING, segmentOptions(task, written));
   }
 }

@@ -4,8 +4,8 @@ import type { ReplyForm, WholeChoice } from "./replies.js";
 
 /** Where the pieces of an answer go. */
 export interface Reply {
-  /** Takes a piece. */
-  piece(piece: CompletionPiece): void;
+  /** Takes a piece. @returns When the next one may be written, if not at once. */
+  piece(piece: CompletionPiece): Promise<void> | undefined;
   /** Writes the end. */
   end(promptTokens: number): Promise<void>;
 }
@@ -24,6 +24,7 @@ export function wholeReply(form: ReplyForm, choices: number, send: (body: object
       for (const token of tokens) whole.tokens.push(token);
       for (const logProb of logProbs) whole.logProbs.push(logProb);
       if (finish !== null) whole.finish = finish;
+      return undefined;
     },
     async end(prompt) {
       const completion = all.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -41,7 +42,7 @@ export function streamedReply(form: ReplyForm, events: EventStream, withUsage: b
       if (!opened.has(piece.choice)) events.send(form.opening(piece.choice));
       opened.add(piece.choice);
       completion += piece.tokens.length;
-      events.send(form.piece(piece));
+      return events.send(form.piece(piece));
     },
     async end(prompt) {
       if (withUsage) events.send(form.usage({ prompt, completion }));

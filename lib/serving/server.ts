@@ -48,6 +48,11 @@ export interface ServePolicyOptions extends AbortOptions {
   maxBodyBytes?: number | undefined;
   /** For a request, from its first byte to the end of the answer; then 504, or an error event in a stream. Default 600,000. */
   timeoutMs?: number | undefined;
+  /**
+   * A client that takes nothing of its answer for so long is hung up on. While it takes nothing, what it asked for is not
+   * written on. Default 30,000.
+   */
+  stallMs?: number | undefined;
   /** How long closing waits for the requests at work before it ends them. Default 10,000. */
   graceMs?: number | undefined;
   /** Gets what went wrong inside; clients are told only that it did. */
@@ -65,6 +70,7 @@ const Options = z.strictObject({
   maxChoices: count.default(16),
   maxBodyBytes: count.default(4 * 2 ** 20),
   timeoutMs: milliseconds.min(1).default(600_000),
+  stallMs: milliseconds.min(1).default(30_000),
   graceMs: milliseconds.default(10_000),
 });
 
@@ -185,7 +191,7 @@ export class PolicyServer extends LocalServer {
     const total = tasks.reduce((sum, { choices }) => sum + choices, 0);
     await this.whileWanted(response, async (signal) => {
       const reply: Reply = tasks[0]?.stream
-        ? streamedReply(form, new EventStream(response), withUsage)
+        ? streamedReply(form, new EventStream(response, this.stallMs), withUsage)
         : wholeReply(form, total, (whole) => this.send(response, 200, whole));
       const onPiece = reply.piece.bind(reply);
       await complete(this.#hub.user(), table, tasks, { signal, onPiece });
@@ -200,7 +206,11 @@ export class PolicyServer extends LocalServer {
     const head = this.#head("chatcmpl", request.model);
     await this.whileWanted(response, async (signal) => {
       const reply: AgentReply = request.stream
-        ? streamedAgentReply(head, new EventStream(response), request.stream_options?.include_usage ?? false)
+        ? streamedAgentReply(
+            head,
+            new EventStream(response, this.stallMs),
+            request.stream_options?.include_usage ?? false,
+          )
         : wholeAgentReply(head, (whole) => this.send(response, 200, whole));
       const options = { sampling: samplingOf(request), seed: seedOf(request.seed), signal };
       await agent.answer(question, this.#hub.user(), { ...options, onWarning: this.#warn }, reply);
@@ -232,7 +242,7 @@ export class PolicyServer extends LocalServer {
     const { status, message, headers } = this.#refusal(error);
     const type = status < 500 ? "invalid_request_error" : "server_error";
     const body = { error: { message, type, param: null, code: null } };
-    if (response.headersSent) response.end(`data: ${JSON.stringify(body)}\n\n`);
+    if (response.headersSent) this.end(response, `data: ${JSON.stringify(body)}\n\n`);
     else this.send(response, status, body, headers);
   }
 

@@ -29,6 +29,8 @@ export interface LocalServerOptions {
   timeoutMs: number;
   /** How long closing waits for the requests at work. */
   graceMs: number;
+  /** A client that takes nothing of an answer for so long is hung up on. Default 30,000. */
+  stallMs?: number;
   /** Requests admitted at the same time, at work or waiting. Default: as many as come. */
   maxAdmitted?: number;
   /** Sent with every answer. */
@@ -37,6 +39,8 @@ export interface LocalServerOptions {
   onError?: ((error: unknown) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
+
+const STALL_MS = 30_000;
 
 /** Longer than the keep-alive of the usual HTTP clients, so that none sends into a connection that is being closed. */
 const KEEP_ALIVE_MS = 75_000;
@@ -220,6 +224,18 @@ export abstract class LocalServer implements AsyncDisposable {
       ...headers,
       ...(this.closing && { connection: "close" }),
     });
-    response.end(response.req.method === "HEAD" ? undefined : body);
+    this.end(response, response.req.method === "HEAD" ? undefined : body);
+  }
+
+  /** Sends the end of an answer. @internal */
+  protected end(response: ServerResponse, body?: string | Buffer): void {
+    // What nobody reads would be kept for ever. When it has been read, Node sets the time-out of idle connections.
+    response.socket?.setTimeout(this.stallMs);
+    response.end(body);
+  }
+
+  /** How long a client may take nothing of an answer. @internal */
+  protected get stallMs(): number {
+    return this.#options.stallMs ?? STALL_MS;
   }
 }

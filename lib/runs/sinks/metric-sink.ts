@@ -32,9 +32,10 @@ export type RunOutcome = "finished" | "stopped" | "failed";
 /**
  * Takes the metrics of a run to somewhere else than the run folder.
  *
- * Calls come one at a time, but for an `end` beside a call that hangs, on the event loop, beside the training, which never waits for them. Each has a deadline, told
- * by its signal. What a sink fails to take is offered again a few times, so that it may get a point twice; what it does not
- * take in time is dropped, oldest first, counted and reported at the end of the run.
+ * Calls come one at a time, but for an `end` beside a call that hangs, on the event loop, beside the training, which never
+ * waits for them. Each has a deadline, told by its signal. What a sink fails to take is offered again a few times, so that
+ * it may get a point twice; what it does not take in time is dropped, oldest first, counted and reported at the end of the
+ * run.
  */
 export interface MetricSink {
   /** For messages; without secrets. */

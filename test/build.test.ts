@@ -20,7 +20,12 @@ test("every set of CMake options has a build folder of its own", async () => {
     const options = command.match(/\s(?:-D|--CD|-G|-C)\S*/g) ?? [];
     folders.set(folder, (folders.get(folder) ?? new Set()).add(options.sort().join(" ")));
   }
-  expect([...folders.keys()].sort()).toEqual(["build/cmake", "build/cmake-asan", "build/cmake-test"]);
+  expect([...folders.keys()].sort()).toEqual([
+    "build/cmake",
+    "build/cmake-asan",
+    "build/cmake-cuda",
+    "build/cmake-test",
+  ]);
   for (const [folder, sets] of folders) expect([...sets], folder).toHaveLength(1);
 });
 

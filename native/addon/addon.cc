@@ -13,7 +13,7 @@
 #include "native/addon/object.h"
 #include "native/addon/run.h"
 #include "native/backend/backend.h"
-#include "native/backend/cpu/sampling.h"
+#include "native/backend/sampling.h"
 #include "native/core/error.h"
 #include "native/core/thread_pool.h"
 

@@ -2,7 +2,7 @@
 #include <limits>
 #include <string>
 
-#include "native/backend/cpu/sampling.h"
+#include "native/backend/sampling.h"
 #include "native/test/backends.h"
 #include "native/test/json.h"
 #include "native/test/reference.h"

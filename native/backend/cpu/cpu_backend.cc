@@ -10,8 +10,7 @@
 #include "native/backend/cpu/parallel.h"
 #include "native/backend/cpu/pass_index.h"
 
-namespace hindsearch {
-namespace cpu {
+namespace hindsearch::cpu {
 namespace {
 
 class CpuBuffer final : public Buffer {
@@ -247,14 +246,4 @@ std::unique_ptr<Backend> make_cpu_backend(ComputeType compute, const Kernels& ke
   return std::make_unique<CpuBackend>(compute, kernels);
 }
 
-}  // namespace cpu
-
-std::unique_ptr<Backend> make_backend(ComputeType compute) {
-  return cpu::make_cpu_backend(compute, cpu::active_kernels());
-}
-
-const char* instruction_set() { return cpu::active_kernels().name; }
-
-DeviceInfo device_info() { return {.description = instruction_set(), .unavailable = {}}; }
-
-}  // namespace hindsearch
+}  // namespace hindsearch::cpu

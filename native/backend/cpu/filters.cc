@@ -7,7 +7,7 @@
 #include "native/backend/cpu/inverse_sum.h"
 #include "native/backend/cpu/isa.h"
 #include "native/backend/cpu/memory.h"
-#include "native/backend/cpu/sampling.h"
+#include "native/backend/sampling.h"
 #include "native/backend/cpu/selection.h"
 #include "native/backend/cpu/softmax.h"
 

@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #endif
 
-#include "native/backend/backend.h"
 #include "native/core/error.h"
 
 namespace hindsearch::cpu {
@@ -49,8 +48,8 @@ std::size_t byte_size(std::int64_t count, std::size_t size) {
 AlignedBytes::AlignedBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   const std::size_t alignment = alignment_of(bytes);
-  data_ = ::operator new ((bytes + alignment - 1) / alignment * alignment,
-                          std::align_val_t{alignment}, std::nothrow);
+  data_ = ::operator new((bytes + alignment - 1) / alignment * alignment,
+                         std::align_val_t{alignment}, std::nothrow);
   if (!data_) {
     throw Error(code::kOutOfMemory, "no memory for " + std::to_string(bytes) +
                                         " bytes; use a smaller model, batch or cache");
@@ -70,7 +69,7 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
   return *this;
 }
 AlignedBytes::~AlignedBytes() {
-  ::operator delete (data_, std::align_val_t{alignment_of(size_)});
+  ::operator delete(data_, std::align_val_t{alignment_of(size_)});
   bytes_held.fetch_sub(size_, std::memory_order_relaxed);
 }
 
@@ -155,14 +154,10 @@ void* scratch_bytes(Slot slot, std::size_t bytes) {
   return memory.data();
 }
 
-}  // namespace hindsearch::cpu
-
-namespace hindsearch {
-
 MemoryUse memory_use() {
-  return {.bytes = cpu::bytes_held.load(std::memory_order_relaxed),
-          .peak = cpu::bytes_peak.load(std::memory_order_relaxed),
-          .kept = cpu::BlockCache::shared()->bytes()};
+  return {.bytes = bytes_held.load(std::memory_order_relaxed),
+          .peak = bytes_peak.load(std::memory_order_relaxed),
+          .kept = BlockCache::shared()->bytes()};
 }
 
-}  // namespace hindsearch
+}  // namespace hindsearch::cpu

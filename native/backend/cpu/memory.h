@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "native/backend/backend.h"
+
 namespace hindsearch::cpu {
 
 // count * size, or Error(OUT_OF_MEMORY) where that does not fit.
@@ -59,5 +61,8 @@ template <class T>
 T* scratch(Slot slot, std::int64_t count) {
   return static_cast<T*>(scratch_bytes(slot, byte_size(count, sizeof(T))));
 }
+
+// What hindsearch::memory_use() says of the machine's own memory.
+MemoryUse memory_use();
 
 }  // namespace hindsearch::cpu

@@ -30,16 +30,10 @@ int to_int(std::int64_t size, const char* what) {
   return static_cast<int>(size);
 }
 
-// 120405 is 12.4.5.
-std::string version_name(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
 }  // namespace
 
 struct Cublas::State {
-  State() : library(open_cublas()) {}
+  State() : library(open_cublas()), description(library.path + ", " + library.version) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { library.api.destroy(library.handle); }
@@ -57,10 +51,6 @@ struct Cublas::State {
 
 Cublas::Cublas(cudaStream_t stream) : state_(std::make_unique<State>()) {
   const CublasApi& api = state_->library.api;
-  state_->description = state_->library.path;
-  int version = 0;
-  state_->check(api.version(state_->library.handle, &version), "asking for the version");
-  state_->description += ", " + version_name(version);
   // The stream first: to set it takes the workspace away.
   state_->check(api.set_stream(state_->library.handle, stream), "choosing the stream");
   state_->check(

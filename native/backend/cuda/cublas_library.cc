@@ -94,6 +94,12 @@ void bind(void* library, const char* name, Function*& function, std::string& mis
   if (function == nullptr) missing += std::string(missing.empty() ? "" : ", ") + name;
 }
 
+// 120405 is 12.4.5.
+std::string version_name(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
 // The library's handle and functions, or why there are none.
 std::optional<CublasLibrary> open(const fs::path& file, std::string& reasons) {
   const auto refused = [&](const std::string& reason) {
@@ -124,6 +130,9 @@ std::optional<CublasLibrary> open(const fs::path& file, std::string& reasons) {
     return refused(file.string() + ": it gives no handle: " + name +
                    " (the driver is too old for it, or the device's memory is full)");
   }
+  int version = 0;
+  api.version(found.handle, &version);
+  found.version = version_name(version);
   Dl_info info{};
   found.path =
       dladdr(reinterpret_cast<void*>(api.create), &info) != 0 ? info.dli_fname : file.string();
@@ -159,7 +168,7 @@ CublasLibrary open_cublas() {
   }
   std::string looked_in;
   for (const fs::path& folder : searched) {
-    if (is_there(folder)) looked_in += " " + folder.string();
+    if (is_there(folder)) looked_in.append(" ").append(folder.string());
   }
   reasons += looked_in.empty() ? "\n  no folder of a CUDA toolkit or of pip's packages was found"
                                : "\n  nothing usable in" + looked_in;

@@ -28,6 +28,7 @@ struct CublasLibrary {
   CublasApi api;
   CublasApi::Handle handle;
   std::string path;
+  std::string version;  // "12.4.5"
 };
 
 // Opens the first library that gives a handle; it stays open. Throws Error(DEVICE_UNAVAILABLE).

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "native/backend/cuda/staging.h"
+#include "native/core/error.h"
 
 namespace hindsearch::cuda {
 namespace {
@@ -12,12 +13,18 @@ constexpr std::size_t kLeastBytes = std::size_t{64} << 10, kExactBytes = std::si
 
 }  // namespace
 
-Workspace::Workspace(cudaStream_t stream) : staging_(std::make_unique<Staging>(stream)) {}
+Workspace::Workspace(cudaStream_t stream)
+    : stream_(stream), staging_(std::make_unique<Staging>(stream)) {}
 Workspace::~Workspace() = default;
 
 void* Workspace::bytes(Slot slot, std::size_t bytes) {
   DeviceBytes& block = blocks_[static_cast<std::size_t>(slot)];
   if (block.size() < bytes) {
+    cudaStreamCaptureStatus recording = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream_, &recording), "asking whether a pass is recorded");
+    if (recording != cudaStreamCaptureStatusNone) {
+      throw Error(code::kInternal, "a recorded pass needs more working memory than it did before");
+    }
     ++generation_;
     block = DeviceBytes();  // first free, then allocate: the contents are not kept
     // What grows with a sequence must not be allocated anew for every token.

@@ -45,6 +45,7 @@ class Workspace {
   Staging& staging() { return *staging_; }
 
  private:
+  cudaStream_t stream_;
   std::unique_ptr<Staging> staging_;
   std::array<DeviceBytes, static_cast<std::size_t>(Slot::count)> blocks_;
   std::uint64_t generation_ = 0;

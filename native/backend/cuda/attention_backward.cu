@@ -7,14 +7,15 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// deltas[r, h] = do . o, one warp each. In bf16 the passes multiply with rounded queries and do;
+// terms[r, h], one warp each. In bf16 the passes multiply with rounded queries and do;
 // they are rounded here once, into rows of `row_width` numbers with zeros at the end. delta is of
-// the rounded do, so that what should cancel in do . v - delta does: exactly in a row with one key.
+// the rounded do, so that what should cancel in do . v - do . o does: exactly in a row with one
+// key.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(ConstHeadsView queries, const std::int32_t* row_sequence, const float* out,
-                   const float* d_out, float* deltas, T* narrow_queries, T* narrow_d_out,
-                   std::int32_t row_width) {
+                   const float* d_out, const float* statistics, float2* terms, T* narrow_queries,
+                   T* narrow_d_out, std::int32_t row_width) {
   constexpr bool kNarrow = !std::is_same_v<T, float>;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t index =
@@ -37,7 +38,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int other = kWarp / 2; other > 0; other /= 2) delta += __shfl_xor_sync(~0u, delta, other);
-  if (lane == 0) deltas[index] = delta;
+  if (lane == 0) {
+    const float largest = statistics[2 * index], sum = statistics[2 * index + 1];
+    terms[index] = make_float2(largest + logf(sum), delta);
+  }
 }
 
 }  // namespace
@@ -47,7 +51,7 @@ void attention_backward(const Context& context, const ConstHeadsView& queries, c
                         const float* statistics, const float* d_out, const HeadsView& d_queries,
                         const HeadsView& d_keys, const HeadsView& d_values) {
   const std::int64_t cells = queries.rows * queries.heads;
-  const Temporary<float> deltas(context, cells);
+  const Temporary<float2> terms(context, cells);
   const auto heads = static_cast<std::int32_t>(queries.heads),
              width = static_cast<std::int32_t>(queries.width);
   const auto run = [&]<class T>(const HeadRows<T>& own_queries, const HeadRows<T>& own_d_out,
@@ -55,11 +59,12 @@ void attention_backward(const Context& context, const ConstHeadsView& queries, c
                                 T* narrow_d_out) {
     launch(context.stream, prepare_kernel<T>,
            dim3(static_cast<unsigned>(ceil_div(cells, kThreads / kWarp))), kThreads, 0, queries,
-           pass.row_sequence, out, d_out, deltas.data(), narrow_queries, narrow_d_out, row_width);
+           pass.row_sequence, out, d_out, statistics, terms.data(), narrow_queries, narrow_d_out,
+           row_width);
     attention_gradient(context, AttentionGradient<T>{pass, typed_pages<T>(pages), layer, scale,
                                                      heads, heads / pages.heads, own_queries,
                                                      own_d_out, row_width, vectors, statistics,
-                                                     deltas.data(), d_queries, d_keys, d_values});
+                                                     terms.data(), d_queries, d_keys, d_values});
   };
   if (context.compute == ComputeType::bf16) {
     constexpr int kVector = kTileVector<bf16>;

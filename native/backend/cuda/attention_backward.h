@@ -33,7 +33,7 @@ struct AttentionGradient {
   std::int32_t row_width;   // of these rows: the head's width, or more with zeros in the rest
   bool vectors;             // they can be read in vectors
   const float* statistics;  // [R, H, 2]
-  const float* deltas;      // [R, H], do . o
+  const float2* terms;      // [R, H]: logarithm of the sum of exponentials, and do . o
   HeadsView d_queries, d_keys, d_values;
 };
 
@@ -41,41 +41,46 @@ struct AttentionGradient {
 void attention_gradient(const Context& context, const AttentionGradient<bf16>& gradient);
 void attention_gradient(const Context& context, const AttentionGradient<float>& gradient);
 
-// What the blocks of one x hold: kQueryTile or fewer rows of a sequence.
+// What a block holds: kQueryTile or fewer rows of a sequence.
 struct HeldRows {
   PassSequence sequence;
   std::int32_t first;  // row of the sequence; behind its rows: nothing to do
 };
-// x counts the pass's tiles and then its sequences of one row.
-inline std::int64_t held_blocks(const Pass& pass) { return pass.tile_count + pass.decode_count; }
-__device__ inline HeldRows held_queries(const Pass& pass) {
-  const auto x = static_cast<std::int32_t>(blockIdx.x);
-  if (x < pass.tile_count) {
-    const QueryTile tile = pass.tiles[x];
+// The pass's tiles, and then its sequences of one row.
+inline std::int32_t held_tiles(const Pass& pass) { return pass.tile_count + pass.decode_count; }
+__device__ inline HeldRows held_queries(const Pass& pass, std::int32_t tile_number) {
+  if (tile_number < pass.tile_count) {
+    const QueryTile tile = pass.tiles[tile_number];
     return {pass.sequences[tile.sequence], tile.first};
   }
-  const std::int32_t sequence = pass.decode_sequences[x - pass.tile_count];
+  const std::int32_t sequence = pass.decode_sequences[tile_number - pass.tile_count];
   if (sequence < 0) return {};
   return {pass.sequences[sequence], 0};
 }
 // The tile of queries with the most keys stands first in the pass; so does, counted from the other
 // end of its sequence, the tile of keys with the most queries.
-__device__ inline HeldRows held_keys(const Pass& pass) {
-  HeldRows held = held_queries(pass);
+__device__ inline HeldRows held_keys(const Pass& pass, std::int32_t tile_number) {
+  HeldRows held = held_queries(pass, tile_number);
   held.first = (held.sequence.rows - 1) / kQueryTile * kQueryTile - held.first;
   return held;
 }
 
-// Rows first .. of a sequence, of one head, as a tile; behind the sequence are zeros.
-template <int kHead, int kRows, class T>
-__device__ void load_head_rows(const AttentionGradient<T>& gradient, const HeadRows<T>& rows,
-                               const PassSequence& sequence, std::int32_t first, std::int32_t head,
-                               T* tile) {
+// Rows first .. of a sequence, of one head, for load_tile; behind the sequence are zeros.
+template <class T>
+__device__ auto head_rows(const HeadRows<T>& rows, const PassSequence& sequence, std::int32_t first,
+                          std::int32_t head) {
   const T* from = rows.data + (std::int64_t{sequence.first_row} + first) * rows.row_stride +
                   head * rows.head_stride;
-  load_tile<kHead, kRows>(
-      [&](int i) { return first + i < sequence.rows ? from + i * rows.row_stride : nullptr; },
-      gradient.row_width, gradient.vectors, tile);
+  return [from, stride = rows.row_stride, count = sequence.rows - first](int i) -> const T* {
+    return i < count ? from + i * stride : nullptr;
+  };
+}
+// The same of keys or values first .. end - 1.
+template <class T>
+__device__ auto page_rows(const PagedRows<T>& rows, std::int32_t first, std::int32_t end) {
+  return [&rows, first, end](int i) -> const T* {
+    return first + i < end ? rows.row(first + i) : nullptr;
+  };
 }
 
 }  // namespace hindsearch::cuda

@@ -93,28 +93,78 @@ __device__ void store_sums(const HeadsView& view, const PassSequence& sequence, 
   }
 }
 
-// Scores become probabilities and gradients of scores: p = exp(scale s - shift), shift the
-// logarithm of the sum of exponentials.
-__device__ inline void score_gradient(bool seen, float scale, float shift, float delta, float& s,
-                                      float& ds) {
-  const float p = __expf(fmaf(s, scale, -shift));
-  ds = seen ? p * (ds - delta) : 0;
-  s = seen ? p : 0;
-}
-__device__ inline float shift_of(const float* statistics, std::int64_t cell) {
-  return statistics[2 * cell] + logf(statistics[2 * cell + 1]);
+// (shift, delta) of a query. One behind the sequence has no weight on any key.
+__device__ inline float2 terms_of(const AttentionGradient<bf16>& gradient,
+                                  const PassSequence& sequence, std::int32_t query,
+                                  std::int32_t head) {
+  if (query >= sequence.rows) return make_float2(INFINITY, 0);
+  return gradient.terms[(std::int64_t{sequence.first_row} + query) * gradient.heads + head];
 }
 
-// dk and dv of a tile of keys: x counts tiles, y key/value heads, z parts of kColumns columns.
+// Scores become probabilities, and the second products gradients of scores.
+__device__ inline void score_gradient(bool seen, float scale, const float2& terms, float& s,
+                                      float& ds) {
+  const float p = __expf(fmaf(s, scale, -terms.x));
+  ds = seen ? p * (ds - terms.y) : 0;
+  s = seen ? p : 0;
+}
+
+// A thread's share of a tile on its way to shared memory. Of several tiles all loads are on their
+// way at once, and before the block is done with what the tiles held. The first `count` numbers of
+// a vector that is not at a boundary.
+__device__ inline uint4 tile_vector(const bf16* from, int count) {
+  std::uint32_t x[8]{};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) x[i] = from[i].bits;
+  }
+  return make_uint4(x[0] | x[1] << 16, x[2] | x[3] << 16, x[4] | x[5] << 16, x[6] | x[7] << 16);
+}
+
+template <int kHead, int kRows>
+struct Share {
+  static constexpr int kRowVectors = kHead / kTileVector<bf16>;
+  static constexpr int kVectors = kRows * kRowVectors / kThreads;
+  uint4 data[kVectors];
+
+  // As load_tile.
+  template <class RowAt>
+  __device__ void load(const RowAt& row_at, std::int32_t width, bool vectors) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const bf16* const row = row_at(row_of(i));
+      data[i] = make_uint4(0, 0, 0, 0);
+      if (!row || column_of(i) >= width) continue;
+      if (vectors) {
+        data[i] = tile_vector(row + column_of(i));
+      } else {
+        data[i] = tile_vector(row + column_of(i), width - column_of(i));
+      }
+    }
+  }
+  __device__ void store(bf16* tile) const {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i)
+      *reinterpret_cast<uint4*>(tile + row_of(i) * kTileStride<bf16, kHead> + column_of(i)) =
+          data[i];
+  }
+
+ private:
+  static __device__ int row_of(int i) {
+    return (i * kThreads + static_cast<int>(threadIdx.x)) / kRowVectors;
+  }
+  static __device__ int column_of(int i) {
+    return (i * kThreads + static_cast<int>(threadIdx.x)) % kRowVectors * kTileVector<bf16>;
+  }
+};
+
+// dk and dv of a tile of keys, columns `part` .. + kColumns - 1.
 template <int kHead>
-__global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
-    key_gradient_kernel(AttentionGradient<bf16> gradient) {
+__device__ void key_gradient(const AttentionGradient<bf16>& gradient, const HeldRows& held,
+                             std::int32_t kv_head, std::int32_t part) {
   using Size = Sizes<kHead>;
   constexpr int kRows = Size::kRows, kProducts = Size::kProducts, kGroups = Size::kColumns / 32;
-  const auto [sequence, first] = held_keys(gradient.pass);
-  if (first >= sequence.rows) return;
-  const auto kv_head = static_cast<std::int32_t>(blockIdx.y);
-  const int part = static_cast<int>(blockIdx.z) * Size::kColumns;
+  const auto& [sequence, first] = held;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const Lane lane = lane_place();
 
@@ -122,8 +172,7 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
   bf16* const values = keys + kQueryTile * Size::kStride;
   bf16* const queries = values + kQueryTile * Size::kStride;
   bf16* const d_out = queries + kRows * Size::kStride;
-  float* const shifts = reinterpret_cast<float*>(d_out + kRows * Size::kStride);
-  float* const deltas = shifts + kRows;
+  float2* const terms = reinterpret_cast<float2*>(d_out + kRows * Size::kStride);
 
   const std::int32_t* table = gradient.pass.pages + sequence.first_page;
   load_paged_tile<kHead, kQueryTile>(paged_keys(gradient.pages, table, gradient.layer, kv_head),
@@ -135,17 +184,16 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
   for (std::int32_t i = 0; i < gradient.group; ++i) {
     const std::int32_t head = kv_head * gradient.group + i;
     for (std::int32_t query = first; query < sequence.rows; query += kRows) {
+      Share<kHead, kRows> next_queries, next_d_out;
+      const int r = static_cast<int>(threadIdx.x);
+      next_queries.load(head_rows(gradient.queries, sequence, query, head), gradient.row_width,
+                        true);
+      next_d_out.load(head_rows(gradient.d_out, sequence, query, head), gradient.row_width, true);
+      const float2 next = r < kRows ? terms_of(gradient, sequence, query + r, head) : float2{};
       __syncthreads();
-      load_head_rows<kHead, kRows>(gradient, gradient.queries, sequence, query, head, queries);
-      load_head_rows<kHead, kRows>(gradient, gradient.d_out, sequence, query, head, d_out);
-      if (const int r = static_cast<int>(threadIdx.x); r < kRows) {
-        // A query behind the sequence has no weight on any key.
-        const bool inside = query + r < sequence.rows;
-        const std::int64_t cell =
-            (std::int64_t{sequence.first_row} + query + r) * gradient.heads + head;
-        shifts[r] = inside ? shift_of(gradient.statistics, cell) : INFINITY;
-        deltas[r] = inside ? gradient.deltas[cell] : 0;
-      }
+      next_queries.store(queries);
+      next_d_out.store(d_out);
+      if (r < kRows) terms[r] = next;
       __syncthreads();
       if (key >= sequence.rows || query + kRows <= key) continue;
       float p[kProducts][4], ds[kProducts][4];
@@ -155,9 +203,9 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
       for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int r = 8 * n + swapped(2 * lane.t + e % 2);
-          score_gradient(key + lane.g + e / 2 * 8 <= query + r, gradient.scale, shifts[r],
-                         deltas[r], p[n][e], ds[n][e]);
+          const int column = 8 * n + swapped(2 * lane.t + e % 2);
+          score_gradient(key + lane.g + e / 2 * 8 <= query + column, gradient.scale, terms[column],
+                         p[n][e], ds[n][e]);
         }
       }
       add_weighted<kHead>(p, d_out + part, lane, d_values);
@@ -168,15 +216,14 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
   store_sums(gradient.d_values, sequence, key, kv_head, part, 1, lane, d_values);
 }
 
-// dq of a tile of queries: x counts tiles, y heads.
+// dq of a tile of queries.
 template <int kHead>
-__global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
-    query_gradient_kernel(AttentionGradient<bf16> gradient) {
+__device__ void query_gradient(const AttentionGradient<bf16>& gradient, const HeldRows& held,
+                               std::int32_t head) {
   using Size = Sizes<kHead>;
   constexpr int kRows = Size::kRows, kProducts = Size::kProducts;
-  const auto [sequence, first] = held_queries(gradient.pass);
-  if (first >= sequence.rows) return;
-  const auto head = static_cast<std::int32_t>(blockIdx.y), kv_head = head / gradient.group;
+  const auto& [sequence, first] = held;
+  const std::int32_t kv_head = head / gradient.group;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const Lane lane = lane_place();
 
@@ -185,27 +232,26 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
   bf16* const keys = d_out + kQueryTile * Size::kStride;
   bf16* const values = keys + kRows * Size::kStride;
 
-  load_head_rows<kHead, kQueryTile>(gradient, gradient.queries, sequence, first, head, queries);
-  load_head_rows<kHead, kQueryTile>(gradient, gradient.d_out, sequence, first, head, d_out);
+  load_tile<kHead, kQueryTile>(head_rows(gradient.queries, sequence, first, head),
+                               gradient.row_width, gradient.vectors, queries);
+  load_tile<kHead, kQueryTile>(head_rows(gradient.d_out, sequence, first, head), gradient.row_width,
+                               gradient.vectors, d_out);
   const std::int32_t query = first + 16 * warp;
-  float shifts[2], deltas[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const std::int32_t row = query + lane.g + 8 * half;
-    const bool inside = row < sequence.rows;
-    const std::int64_t cell = (std::int64_t{sequence.first_row} + row) * gradient.heads + head;
-    shifts[half] = inside ? shift_of(gradient.statistics, cell) : INFINITY;
-    deltas[half] = inside ? gradient.deltas[cell] : 0;
-  }
+  const float2 terms[2] = {terms_of(gradient, sequence, query + lane.g, head),
+                           terms_of(gradient, sequence, query + lane.g + 8, head)};
   const std::int32_t* table = gradient.pass.pages + sequence.first_page;
   const PagedRows<bf16> paged_k = paged_keys(gradient.pages, table, gradient.layer, kv_head);
   const PagedRows<bf16> paged_v = paged_values(gradient.pages, table, gradient.layer, kv_head);
+  const bool vectors = paged_k.width % kTileVector<bf16> == 0;
   const std::int32_t end = first + kQueryTile < sequence.rows ? first + kQueryTile : sequence.rows;
   float d_queries[kHead / 32][4][4]{};
   for (std::int32_t key = 0; key < end; key += kRows) {
+    Share<kHead, kRows> next_keys, next_values;
+    next_keys.load(page_rows(paged_k, key, end), paged_k.width, vectors);
+    next_values.load(page_rows(paged_v, key, end), paged_v.width, vectors);
     __syncthreads();
-    load_paged_tile<kHead, kRows>(paged_k, key, end, keys);
-    load_paged_tile<kHead, kRows>(paged_v, key, end, values);
+    next_keys.store(keys);
+    next_values.store(values);
     __syncthreads();
     if (query >= sequence.rows || key > query + 15) continue;
     float p[kProducts][4], ds[kProducts][4];
@@ -215,9 +261,9 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
     for (int n = 0; n < kProducts; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int r = 8 * n + swapped(2 * lane.t + e % 2);
-        score_gradient(key + r <= query + lane.g + e / 2 * 8, gradient.scale, shifts[e / 2],
-                       deltas[e / 2], p[n][e], ds[n][e]);
+        const int column = 8 * n + swapped(2 * lane.t + e % 2);
+        score_gradient(key + column <= query + lane.g + e / 2 * 8, gradient.scale, terms[e / 2],
+                       p[n][e], ds[n][e]);
       }
     }
     add_weighted<kHead>(ds, keys, lane, d_queries);
@@ -225,18 +271,38 @@ __global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
   store_sums(gradient.d_queries, sequence, query, head, 0, gradient.scale, lane, d_queries);
 }
 
+// Both, so that the many short blocks of the second kind fill the multiprocessors that the long
+// ones of the first leave early. Tiles come in the order of the pass, the longest first.
+template <int kHead>
+__global__ void __launch_bounds__(kThreads, Sizes<kHead>::kBlocks)
+    gradient_kernel(AttentionGradient<bf16> gradient, std::int32_t key_blocks) {
+  constexpr int kParts = kHead / Sizes<kHead>::kColumns;
+  auto block = static_cast<std::int32_t>(blockIdx.x);
+  if (block < key_blocks) {
+    const int kv_heads = gradient.heads / gradient.group, part = block % kParts;
+    block /= kParts;
+    const HeldRows held = held_keys(gradient.pass, block / kv_heads);
+    if (held.first < held.sequence.rows)
+      key_gradient<kHead>(gradient, held, block % kv_heads, part * Sizes<kHead>::kColumns);
+  } else {
+    block -= key_blocks;
+    const HeldRows held = held_queries(gradient.pass, block / gradient.heads);
+    if (held.first < held.sequence.rows)
+      query_gradient<kHead>(gradient, held, block % gradient.heads);
+  }
+}
+
 }  // namespace
 
 void attention_gradient(const Context& context, const AttentionGradient<bf16>& gradient) {
-  const auto blocks = static_cast<unsigned>(held_blocks(gradient.pass));
-  const auto heads = static_cast<unsigned>(gradient.heads);
+  const std::int32_t tiles = held_tiles(gradient.pass);
   for_head_class(gradient.pages.head_dim, [&]<int kHead>(std::integral_constant<int, kHead>) {
     using Size = Sizes<kHead>;
-    launch(context.stream, key_gradient_kernel<kHead>,
-           dim3(blocks, heads / static_cast<unsigned>(gradient.group), kHead / Size::kColumns),
-           kThreads, Size::kTiles + 2 * Size::kRows * sizeof(float), gradient);
-    launch(context.stream, query_gradient_kernel<kHead>, dim3(blocks, heads), kThreads,
-           Size::kTiles, gradient);
+    const std::int32_t key_blocks =
+        tiles * (gradient.heads / gradient.group) * (kHead / Size::kColumns);
+    launch(context.stream, gradient_kernel<kHead>,
+           dim3(static_cast<unsigned>(key_blocks + tiles * gradient.heads)), kThreads,
+           Size::kTiles + Size::kRows * sizeof(float2), gradient, key_blocks);
   });
 }
 

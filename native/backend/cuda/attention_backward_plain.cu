@@ -84,7 +84,7 @@ __device__ inline Weights weights_of(const AttentionGradient<float>& gradient,
   const std::int64_t cell = (std::int64_t{sequence.first_row} + query) * gradient.heads + head;
   const float* statistics = gradient.statistics + 2 * cell;
   const float p = expf(s * gradient.scale - statistics[0]) / statistics[1];
-  return {p, p * (d_out_v - gradient.deltas[cell])};
+  return {p, p * (d_out_v - gradient.terms[cell].y)};
 }
 
 // dk and dv of half a tile of keys: x counts tiles, y key/value heads, z halves.
@@ -92,7 +92,7 @@ template <int kHead>
 __global__ void __launch_bounds__(kThreads, 2)
     key_gradient_kernel(AttentionGradient<float> gradient) {
   using Size = Sizes<kHead>;
-  auto [sequence, first] = held_keys(gradient.pass);
+  auto [sequence, first] = held_keys(gradient.pass, static_cast<std::int32_t>(blockIdx.x));
   first += static_cast<int>(blockIdx.z) * kHeldRows;
   if (first >= sequence.rows) return;
   const auto kv_head = static_cast<std::int32_t>(blockIdx.y);
@@ -117,9 +117,10 @@ __global__ void __launch_bounds__(kThreads, 2)
     const std::int32_t head = kv_head * gradient.group + i;
     for (std::int32_t query = first; query < sequence.rows; query += Size::kRows) {
       __syncthreads();
-      load_head_rows<kHead, Size::kRows>(gradient, gradient.queries, sequence, query, head,
-                                         queries);
-      load_head_rows<kHead, Size::kRows>(gradient, gradient.d_out, sequence, query, head, d_out);
+      load_tile<kHead, Size::kRows>(head_rows(gradient.queries, sequence, query, head),
+                                    gradient.row_width, gradient.vectors, queries);
+      load_tile<kHead, Size::kRows>(head_rows(gradient.d_out, sequence, query, head),
+                                    gradient.row_width, gradient.vectors, d_out);
       __syncthreads();
       for (int m = lane % 8; m < Size::kRows; m += 8) {
         const Weights weights =
@@ -143,7 +144,7 @@ template <int kHead>
 __global__ void __launch_bounds__(kThreads, 2)
     query_gradient_kernel(AttentionGradient<float> gradient) {
   using Size = Sizes<kHead>;
-  auto [sequence, first] = held_queries(gradient.pass);
+  auto [sequence, first] = held_queries(gradient.pass, static_cast<std::int32_t>(blockIdx.x));
   first += static_cast<int>(blockIdx.z) * kHeldRows;
   if (first >= sequence.rows) return;
   const auto head = static_cast<std::int32_t>(blockIdx.y), kv_head = head / gradient.group;
@@ -157,8 +158,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   float* const values = keys + Size::kRows * Size::kStride;
   float* const ds = values + Size::kRows * Size::kStride;
 
-  load_head_rows<kHead, kHeldRows>(gradient, gradient.queries, sequence, first, head, queries);
-  load_head_rows<kHead, kHeldRows>(gradient, gradient.d_out, sequence, first, head, d_out);
+  load_tile<kHead, kHeldRows>(head_rows(gradient.queries, sequence, first, head),
+                              gradient.row_width, gradient.vectors, queries);
+  load_tile<kHead, kHeldRows>(head_rows(gradient.d_out, sequence, first, head), gradient.row_width,
+                              gradient.vectors, d_out);
   const std::int32_t* table = gradient.pass.pages + sequence.first_page;
   const PagedRows<float> paged_k = paged_keys(gradient.pages, table, gradient.layer, kv_head);
   const PagedRows<float> paged_v = paged_values(gradient.pages, table, gradient.layer, kv_head);
@@ -185,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }  // namespace
 
 void attention_gradient(const Context& context, const AttentionGradient<float>& gradient) {
-  const auto blocks = static_cast<unsigned>(held_blocks(gradient.pass));
+  const auto blocks = static_cast<unsigned>(held_tiles(gradient.pass));
   const auto heads = static_cast<unsigned>(gradient.heads);
   for_head_class(gradient.pages.head_dim, [&]<int kHead>(std::integral_constant<int, kHead>) {
     launch(context.stream, key_gradient_kernel<kHead>,

@@ -1,3 +1,4 @@
+import { endEarly } from "./early-interrupt.js";
 import { EXIT } from "./exit-codes.js";
 
 /** What a command has to end in after the second Ctrl-C, in milliseconds. */
@@ -33,6 +34,7 @@ export class Interrupt implements Disposable {
       this.#listeners.set(name, listener);
       process.on(name, listener);
     }
+    endEarly();
   }
 
   /** The exit code of a command that was interrupted; `undefined` if it was not. */

@@ -1,4 +1,7 @@
 #!/usr/bin/env node
-import { runCommandLine } from "./program.js";
+import { hearEarly } from "./early-interrupt.js";
 
-process.exitCode = await runCommandLine(process.argv.slice(2));
+const words = process.argv.slice(2);
+hearEarly(words);
+const { runCommandLine } = await import("./program.js");
+process.exitCode = await runCommandLine(words);

@@ -1,4 +1,4 @@
-import { stat } from "node:fs/promises";
+import { access, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { ReadConfiguration } from "../config/read.js";
 import { HindsearchError } from "../errors.js";
@@ -40,6 +40,7 @@ export async function readTarget(
     (status) => status.isDirectory(),
     () => false,
   );
+  if (isFolder) await requireConfiguration(path);
   const configuration = await readFor(context, isFolder ? join(path, CONFIGURATION_FILE) : path, options);
   const { checkpoint = isFolder ? "latest" : "initial", model } = options;
   if (model !== undefined) return { configuration, model, step: undefined };
@@ -53,6 +54,17 @@ export async function readTarget(
     "INVALID_ARGUMENT",
     `${run} has no checkpoint ${checkpoint}; ${steps === "" ? "it has none yet" : `there are those of steps ${steps}`}.`,
   );
+}
+
+async function requireConfiguration(folder: string): Promise<void> {
+  await access(join(folder, CONFIGURATION_FILE)).catch((cause) => {
+    throw new HindsearchError(
+      "IO",
+      `${folder} is no run folder of the command line: ${CONFIGURATION_FILE}, which train writes, is not in it. Name a ` +
+        "run folder, or a configuration and with --model the folder of a model.",
+      { cause },
+    );
+  });
 }
 
 /** All of these read every file, as a resume does: damaged weights would give other scores without a word. */

@@ -1,6 +1,7 @@
 import { estimateMemory } from "../policy/memory-estimate.js";
 import type { MemoryEstimate, MemoryEstimateOptions } from "../policy/memory-types.js";
 import { HINT_TOKENS } from "../training/memory.js";
+import { requireCountable } from "../training/settings.js";
 import { defined } from "./defined.js";
 import { modelConfigOf } from "./open-policy.js";
 import type { ReadConfiguration } from "./read.js";
@@ -12,6 +13,7 @@ import type { ReadConfiguration } from "./read.js";
  */
 export async function estimateConfiguration(configuration: ReadConfiguration): Promise<MemoryEstimate> {
   const { model, training, protocol, judge } = configuration.values;
+  requireCountable(training);
   const config = await modelConfigOf(configuration);
   const { kl, distillation, measureEvery, questionsPerStep, groupSize } = training;
   const distills = judge.kind !== "none" && distillation !== false;

@@ -1,6 +1,7 @@
 import type { AbortOptions } from "../abort.js";
 import type { Question } from "../data/question.js";
-import { loadQuestions } from "../data/questions.js";
+import { loadQuestions, type QuestionsOptions } from "../data/questions.js";
+import { HindsearchError } from "../errors.js";
 import type { Judge } from "../judge/judge.js";
 import type { Policy } from "../policy/policy.js";
 import { recordedJudge } from "../replay/recorded-judge.js";
@@ -47,7 +48,7 @@ export class OpenTraining implements AsyncDisposable {
     const held = new Held();
     try {
       const { signal } = watch;
-      const questions = await questionsOf(configuration, configuration.values.data, { signal });
+      const questions = await questionsOf(configuration, "data", { signal });
       const evaluation = await evaluationOf(configuration, held, { signal });
       const opened = await openRetriever(configuration, { signal });
       const { retriever } = held.add(opened, (one) => one[Symbol.asyncDispose]());
@@ -77,32 +78,41 @@ export class OpenTraining implements AsyncDisposable {
 }
 
 /**
- * Questions of a file that a configuration names.
+ * Questions of a configuration: those to train on, or those to evaluate on, if there are any.
  *
- * @throws {@link HindsearchError} What `loadQuestions` throws.
+ * @param options - `limit` wins over the configured one.
+ * @throws {@link HindsearchError} What `loadQuestions` throws; of a file that cannot be read, where it is named.
  */
-export function questionsOf(
+export async function questionsOf(
   configuration: ReadConfiguration,
-  { questions, limit }: { questions: string; limit?: number | undefined },
-  options: AbortOptions,
+  section: "data" | "evaluation",
+  options: QuestionsOptions,
 ): Promise<Question[]> {
-  return loadQuestions(configuration.resolve(questions), {
-    ...options,
-    ...(limit !== undefined && { limit }),
-  });
+  const { questions, limit } = configuration.values[section] ?? {};
+  if (questions === undefined) return [];
+  try {
+    return await loadQuestions(configuration.resolve(questions), { ...defined({ limit }), ...options });
+  } catch (error) {
+    if (!(error instanceof HindsearchError) || error.code !== "IO") throw error;
+    const place = configuration.place([section, "questions"]);
+    throw new HindsearchError("IO", `${place}: ${error.message}`, { cause: error });
+  }
 }
 
 /**
- * The training retriever of a configuration.
+ * The retriever of a configuration: that of the training, or that of the evaluation, which is the same unless it has its own.
  *
  * @throws {@link HindsearchError} What opening it throws.
  */
 export function openRetriever(
   configuration: ReadConfiguration,
   options: AbortOptions,
+  use: "training" | "evaluation" = "training",
 ): Promise<OpenRetriever> {
-  configuration.requireVariables("retriever");
-  return OpenRetriever.open(configuration.values.retriever, (path) => configuration.resolve(path), options);
+  const { retriever, evaluation } = configuration.values;
+  const own = use === "evaluation" ? evaluation?.retriever : undefined;
+  configuration.requireVariables(own ? "evaluation" : "retriever");
+  return OpenRetriever.open(own ?? retriever, (path) => configuration.resolve(path), options);
 }
 
 async function evaluationOf(
@@ -114,11 +124,10 @@ async function evaluationOf(
   if (evaluation === undefined) return undefined;
   configuration.requireVariables("evaluation");
   const { every, modes, corpus, retriever } = evaluation;
-  const opened =
-    retriever && (await OpenRetriever.open(retriever, (path) => configuration.resolve(path), options));
+  const opened = retriever && (await openRetriever(configuration, options, "evaluation"));
   if (opened) held.add(opened, (one) => one[Symbol.asyncDispose]());
   return {
-    questions: await questionsOf(configuration, evaluation, options),
+    questions: await questionsOf(configuration, "evaluation", options),
     every,
     modes,
     ...defined({ corpus, retriever: opened?.retriever }),

@@ -42,9 +42,8 @@ export async function measureSteps(
   const held = new Held();
   try {
     const { signal } = watch;
-    const all = await questionsOf(configuration, configuration.values.data, { signal });
-    const { evaluation } = configuration.values;
-    const evaluated = evaluation ? (await questionsOf(configuration, evaluation, { signal })).length : 0;
+    const all = await questionsOf(configuration, "data", { signal });
+    const evaluated = (await questionsOf(configuration, "evaluation", { signal })).length;
     const opened = held.add(await openRetriever(configuration, { signal }), (one) =>
       one[Symbol.asyncDispose](),
     );

@@ -91,12 +91,18 @@ class Describer {
         ? `expected one of ${kinds.join(", ")}`
         : own || schema === undefined
           ? issue.message
-          : `expected ${expectation(schema)}`;
+          : `expected ${expectation(schema)}${unnamedLimit(issue, schema)}`;
     if (value === undefined && issue.code !== "custom") return `${where}: ${name} is missing, ${expected}.`;
     if (issue.code === "custom") return `${where}: ${name}: ${issue.message}.`;
     const nearest = nearestValue(value, kinds.length > 0 ? kinds : schema && wordsOf(schema));
     return `${where}: ${name} is ${found(value, path)}, ${expected}.${nearest ? ` Did you mean ${nearest}?` : ""}`;
   }
+}
+
+/** A limit that goes without saying: of the type, or of timers. Whoever is beyond it is told. */
+function unnamedLimit(issue: Issue, schema: z.ZodType): string {
+  if (issue.code !== "too_big" || issue.origin === "array" || issue.origin === "string") return "";
+  return expectation(schema).includes("at most") ? "" : ` and of at most ${issue.maximum}`;
 }
 
 function wordsOf(schema: z.ZodType): string[] | undefined {

@@ -6,7 +6,7 @@ import { redactSecrets } from "../runs/redact.js";
 import { type Reference, withEnvironment, withReferences } from "./environment.js";
 import { configurationError, nameOf } from "./problems.js";
 import { Configuration } from "./schema/configuration.js";
-import { variants } from "./schema/tree.js";
+import { type Path, variants } from "./schema/tree.js";
 import { ConfigurationSource } from "./source.js";
 
 /** How a configuration is read. */
@@ -56,6 +56,11 @@ export class ReadConfiguration {
     return /^[a-z][a-z0-9+.-]+:\/\//i.test(path) ? path : resolve(this.base, path);
   }
 
+  /** Where a value stands and what it is called, for messages about it. */
+  place(path: Path): string {
+    return `${this.#source.name}, ${this.#source.where(path)}: ${nameOf(path)}`;
+  }
+
   /**
    * Makes sure that the variables which a section refers to are set. They are looked at when a section is used, so that
    * an evaluation needs no judge's key.
@@ -67,8 +72,7 @@ export class ReadConfiguration {
     if (unset === undefined) return;
     throw new HindsearchError(
       "INVALID_CONFIGURATION",
-      `${this.#source.name}, ${this.#source.where(unset.path)}: ${nameOf(unset.path)} refers to the environment variable ` +
-        `${unset.name}, which is not set.`,
+      `${this.place(unset.path)} refers to the environment variable ${unset.name}, which is not set.`,
     );
   }
 

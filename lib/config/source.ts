@@ -50,9 +50,9 @@ export class ConfigurationSource {
       if (bytes.length > MAX_BYTES) throw new Error(`a configuration has at most ${MAX_BYTES} bytes`);
       text = bytes.toString();
     } catch (cause) {
-      throw new HindsearchError("IO", `Cannot read the configuration ${file}: ${(cause as Error).message}.`, {
-        cause,
-      });
+      const { code, message } = cause as NodeJS.ErrnoException;
+      const why = code === "ENOENT" ? "there is no such file or folder" : message;
+      throw new HindsearchError("IO", `Cannot read the configuration ${file}: ${why}.`, { cause });
     }
     return ConfigurationSource.parse(text, file);
   }

@@ -78,27 +78,33 @@ if (question === undefined) {
   process.exit(2);
 }
 
-const policy = await Policy.load(folder);
-const retriever = await MemoryRetriever.create(readCorpus(corpus));
-const protocol = searchR1({
-  chat: policy.tokenizer.chatTemplate !== null,
-  maxTokens: Math.min(4096, policy.config.maxPositions),
-});
-const decoder = await policy.createDecoder({ maxBatch: 1 });
-const { groups } = await rollout({
-  decoder,
-  retriever,
-  protocol: new BoundProtocol(protocol, policy),
-  questions: [{ id: "1", question, goldAnswers: ["unknown"] }],
-  sampling: { temperature: 0, topK: 0, topP: 1, minP: 0 },
-});
+try {
+  const policy = await Policy.load(folder);
+  const retriever = await MemoryRetriever.create(readCorpus(corpus));
+  const protocol = searchR1({
+    chat: policy.tokenizer.chatTemplate !== null,
+    maxTokens: Math.min(4096, policy.config.maxPositions),
+  });
+  const decoder = await policy.createDecoder({ maxBatch: 1 });
+  const { groups } = await rollout({
+    decoder,
+    retriever,
+    protocol: new BoundProtocol(protocol, policy),
+    questions: [{ id: "1", question, goldAnswers: ["unknown"] }],
+    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0 },
+  });
 
-const [trajectory] = groups[0];
-for (const { query, passages } of trajectory.searches) {
-  console.log("searched:", query);
-  for (const { title, text } of passages) console.log("  found:", title, text.slice(0, 80));
+  const [trajectory] = groups[0];
+  for (const { query, passages } of trajectory.searches) {
+    console.log("searched:", query);
+    for (const { title, text } of passages) console.log("  found:", title, text.slice(0, 80));
+  }
+  console.log("answer:", trajectory.answer ?? \`none (\${trajectory.status})\`);
+  decoder.dispose();
+  policy.dispose();
+} catch (error) {
+  // docs/troubleshooting.md of the package lists the codes.
+  console.error(\`\${error.code ?? error.name}: \${error.message}\`);
+  process.exitCode = 1;
 }
-console.log("answer:", trajectory.answer ?? \`none (\${trajectory.status})\`);
-decoder.dispose();
-policy.dispose();
 `;

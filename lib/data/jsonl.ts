@@ -155,7 +155,9 @@ async function* readChunks(path: string, signal: AbortSignal | undefined): Async
     }
   } catch (cause) {
     if (cause instanceof HindsearchError) throw cause;
-    throw new HindsearchError("IO", `Cannot read ${path}: ${(cause as Error).message}.`, { cause });
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const why = code === "ENOENT" ? "there is no such file" : message;
+    throw new HindsearchError("IO", `Cannot read ${path}: ${why}.`, { cause });
   } finally {
     await file?.close();
   }

@@ -35,6 +35,7 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
   const { judge, evaluation } = configuration.values;
   let policy: Policy | undefined;
   let questions: Question[] = [];
+  let evaluated: Question[] = [];
   /** What cannot be looked at without the model is no fault of its own. */
   const withModel = (run: (loaded: Policy) => Promise<Finding> | Finding) => () =>
     policy === undefined
@@ -62,26 +63,20 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
     {
       name: "questions",
       run: async () => {
-        questions = await questionsOf(configuration, configuration.values.data, { signal });
-        const evaluated = evaluation ? await questionsOf(configuration, evaluation, { signal }) : [];
+        questions = await questionsOf(configuration, "data", { signal });
+        evaluated = await questionsOf(configuration, "evaluation", { signal });
         return `${questions.length} to train, ${evaluated.length} to evaluate`;
       },
     },
-    {
-      name: "retriever",
-      run: async () => {
-        const opened = held.add(await openRetriever(configuration, { signal }), (one) =>
-          one[Symbol.asyncDispose](),
-        );
-        const started = performance.now();
-        const [query = "capital of France"] = questions.map(({ question }) => question);
-        const [passages = []] = await opened.retriever.search([query], 3, { signal });
-        const detail = `${configuration.values.retriever.kind}: ${passages.length} passages in ${(performance.now() - started).toFixed(0)} ms`;
-        return passages.length > 0
-          ? detail
-          : { status: "warning", detail: `${detail} for the first question` };
-      },
-    },
+    { name: "retriever", run: () => checkRetriever(configuration, "training", questions[0], held, signal) },
+    ...(evaluation?.retriever === undefined
+      ? []
+      : [
+          {
+            name: "retriever of evaluations",
+            run: () => checkRetriever(configuration, "evaluation", evaluated[0], held, signal),
+          },
+        ]),
     {
       name: "judge",
       run:
@@ -118,6 +113,25 @@ function checkProtocol(configuration: ReadConfiguration, policy: Policy): Findin
     );
   }
   return prompt < maxTokens ? detail : { status: "warning", detail: `${detail}: the prompt alone fills it` };
+}
+
+async function checkRetriever(
+  configuration: ReadConfiguration,
+  use: "training" | "evaluation",
+  first: Question | undefined,
+  held: Held,
+  signal: AbortSignal | undefined,
+): Promise<Finding> {
+  const opened = held.add(await openRetriever(configuration, { signal }, use), (one) =>
+    one[Symbol.asyncDispose](),
+  );
+  const { retriever, evaluation } = configuration.values;
+  const { kind } = (use === "evaluation" ? evaluation?.retriever : undefined) ?? retriever;
+  const started = performance.now();
+  const query = first?.question ?? "capital of France";
+  const [passages = []] = await opened.retriever.search([query], 3, { signal });
+  const detail = `${kind}: ${passages.length} passages in ${(performance.now() - started).toFixed(0)} ms`;
+  return passages.length > 0 ? detail : { status: "warning", detail: `${detail} for the first question` };
 }
 
 async function checkJudge(

@@ -13,7 +13,7 @@ export const count = z.int().min(1);
 
 /** An http or https address without user and password. */
 export const endpoint = z
-  .url({ protocol: /^https?$/ })
+  .url({ protocol: /^https?$/, error: "must be an http or https address" })
   .refine(hasNoCredentials, "must not hold a user or a password");
 
 /** Header values; all are treated as secrets. */

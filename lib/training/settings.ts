@@ -124,12 +124,15 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
   const { steps, questionsPerStep = 512, groupSize = 5, miniBatches = 2, evaluation } = options;
   const counts = { steps, questionsPerStep, groupSize, miniBatches };
   for (const [name, value] of Object.entries(counts)) requireInteger(name, value, 1);
+  requireCountable(counts);
   const { measureEvery = 10, checkpointEvery = 1, keepCheckpoints = 2, maxSkippedUpdates = 3 } = options;
   const { keepBest = "exactMatch" } = options;
   const { seed = 0 } = options;
   const zeros = { seed, measureEvery, checkpointEvery, maxSkippedUpdates };
   for (const [name, value] of Object.entries(zeros)) requireInteger(name, value, 0);
   requireInteger("keepCheckpoints", keepCheckpoints, 1);
+  const { microBatchTokens = null } = options;
+  if (microBatchTokens !== null) requireInteger("microBatchTokens", microBatchTokens, 1, 2 ** 31 - 1);
   requireInteger("evaluation.every", evaluation?.every ?? 50, 1);
   const updates = updatesOf(counts);
   const learningRate = options.learningRate ?? {
@@ -150,7 +153,7 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     optimizer: options.optimizer ?? {},
     learningRate,
     search: searchSettings(options.search ?? {}),
-    microBatchTokens: options.microBatchTokens ?? null,
+    microBatchTokens,
     checkpointActivations: options.checkpointActivations ?? true,
     measureEvery,
     startupCheck: { trajectories: 8, tolerance: defaultTolerance(options.policy), ...options.startupCheck },
@@ -170,6 +173,21 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
       reward: (options.reward ?? exactMatchReward()).name,
     },
   };
+}
+
+/**
+ * Refuses a run whose trajectories or optimizer steps no number counts.
+ *
+ * @throws {@link HindsearchError} `INVALID_ARGUMENT`.
+ */
+export function requireCountable({
+  steps,
+  questionsPerStep,
+  groupSize,
+  miniBatches,
+}: Pick<TrainerSettings, "steps" | "questionsPerStep" | "groupSize" | "miniBatches">): void {
+  requireInteger("questionsPerStep * groupSize", questionsPerStep * groupSize, 1);
+  requireInteger("steps * miniBatches", steps * miniBatches, 1);
 }
 
 /** Optimizer steps of a run. */
@@ -250,10 +268,8 @@ export function needsTeacher({ kl, distillation, measureEvery }: TrainerSettings
   return kl !== null || distillation !== null || measureEvery > 0;
 }
 
-function requireInteger(name: string, value: number, least: number): void {
-  if (Number.isSafeInteger(value) && value >= least) return;
-  throw new HindsearchError(
-    "INVALID_ARGUMENT",
-    `${name} is ${value}, expected an integer of at least ${least}.`,
-  );
+function requireInteger(name: string, value: number, least: number, most = Number.MAX_SAFE_INTEGER): void {
+  if (Number.isInteger(value) && value >= least && value <= most) return;
+  const limits = value > most ? `at most ${most}` : `an integer of at least ${least}`;
+  throw new HindsearchError("INVALID_ARGUMENT", `${name} is ${value}, expected ${limits}.`);
 }

@@ -29,6 +29,38 @@ describe("usage", () => {
     [["train"], /missing required argument/],
     [["train", "train.yaml", "--resmue"], /unknown option '--resmue'[\s\S]*--resume/],
     [["train", "nowhere.yaml"], /Cannot read the configuration .*nowhere\.yaml.*\(IO\)/, 3],
+    [
+      ["train", "train.yaml", "--set", "training.steps=1e30"],
+      /training\.steps is 1e\+30, expected a whole number of at least 1 and of at most 9007199254740991\. \(INVALID_C/,
+    ],
+    [
+      ["train", "train.yaml", "--set", "retriever={ kind: http, url: http://x, timeoutMs: 1e10 }"],
+      /timeoutMs is 10000000000, expected .* and of at most 2147483647/,
+    ],
+    [
+      ["train", "train.yaml", "--set", "training.questionsPerStep=9007199254740991"],
+      /questionsPerStep \* groupSize is 45035996273704950, expected at most 9007199254740991.*\(INVALID_ARG/,
+    ],
+    [
+      ["estimate", "train.yaml", "--set", "training.questionsPerStep=9007199254740991"],
+      /questionsPerStep \* groupSize is 45035996273704950, expected at most 9007199254740991/,
+    ],
+    [
+      ["train", "train.yaml", "--set", "training.microBatchTokens=9e9"],
+      /microBatchTokens is 9000000000, expected .* and of at most 2147483647/,
+    ],
+    [
+      ["train", "train.yaml", "--set", "training.steps=9007199254740991"],
+      /steps \* miniBatches is 18014398509481982, expected at most/,
+    ],
+    [
+      ["search", "x", "--config", "train.yaml", "--set", "retriever={ kind: http, url: 'ftp://x/y' }"],
+      /--set retriever: retriever\.url is "ftp:..x.y", must be an http or https address\./,
+    ],
+    [
+      ["train", "train.yaml", "--set", "judge={ kind: chat, baseURL: ftp://x, model: m }"],
+      /must be an http or https/,
+    ],
     [["train", "train.yaml", "--set", "training.stepz=3"], /--set training\.stepz: .*Did you mean steps\?/],
     [["train", "train.yaml", "--set", "model.folder=elsewhere"], /elsewhere.*\(INVALID_CHECKPOINT\)/, 3],
     [["train", "train.yaml", "--set", "training.groupSize=1.5"], /is 1\.5, expected a whole number/],
@@ -42,7 +74,27 @@ describe("usage", () => {
     [["train", "/dev/zero"], /Cannot read the configuration \/dev\/zero: .* at most 1048576 bytes/, 3],
     [["search", "x", "--index", "nowhere"], /nowhere is not a search index.*\(INVALID_DATA\)/, 3],
     [["eval", "train.yaml", "--questions", "corpus.jsonl"], /corpus\.jsonl, line 1.*\(INVALID_DATA\)/, 3],
-    [["eval", "nowhere"], /Cannot read the configuration nowhere/, 3],
+    [
+      ["eval", "train.yaml", "--questions", "nope"],
+      /^hindsearch: --questions nope: Cannot read \S+nope: there is no such file\. \(IO\)$/m,
+      3,
+    ],
+    [
+      ["eval", "train.yaml", "--set", "evaluation.questions=nope"],
+      /train\.yaml, --set evaluation\.questions: evaluation\.questions: Cannot read \S+nope: there is no such file/,
+      3,
+    ],
+    [
+      ["train", "train.yaml", "--set", "data.questions=nope"],
+      /--set data\.questions: data\.questions: Cannot read \S+nope/,
+      3,
+    ],
+    [["eval", "nowhere"], /Cannot read the configuration nowhere: there is no such file or folder\./, 3],
+    [
+      ["eval", "."],
+      /^hindsearch: \. is no run folder of the command line: training\.yaml, which train writes, /,
+      3,
+    ],
     [["config", "training.kl.wieght"], /no key training\.kl\.wieght\. Did you mean training\.kl\.weight\?/],
   ] as [string[], RegExp, number?][])("%j is refused", async (words, message, expected = 2) => {
     const { code, out, errors } = await inProcess(words);
@@ -67,6 +119,19 @@ describe("usage", () => {
       expect(code).toBe(2);
     },
   );
+
+  test.skipIf(process.platform === "win32")("Ctrl-C before there is a command is an event too", async () => {
+    // As soon as anybody hears it.
+    const press = `const { on } = process; process.on = function (name, listener) {
+      if (name === "SIGINT") setImmediate(() => process.kill(process.pid, name));
+      return on.call(this, name, listener);
+    };`;
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(press)}` };
+    const told = await run(["train", "nowhere.yaml", "--json"], { env });
+    expect(told).toMatchObject({ code: 130, events: [{ event: "stopped", exitCode: 130 }], stderr: "" });
+    const plain = await run(["train", "nowhere.yaml"], { env });
+    expect(plain).toMatchObject({ code: 130, stdout: "", stderr: "Stopped.\n" });
+  });
 
   test("--help and --version end well", async () => {
     const { code, stdout } = await run(["--help"]);

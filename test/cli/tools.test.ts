@@ -49,6 +49,16 @@ describe("doctor", () => {
     expect(JSON.stringify(events) + stderr).not.toContain("canary");
   });
 
+  test("tries the retriever of evaluations, if it is another one", async () => {
+    await using server = await LoopbackServer.start((_request, response) => sendJson(response, {}, 500));
+    const own = `evaluation.retriever={ kind: http, url: "${server.origin}/retrieve", retries: 0 }`;
+    const { code, stdout } = await run(["doctor", "train.yaml", "--set", own]);
+    expect(stdout).toMatch(/^ok +retriever: memory/m);
+    expect(stdout).toMatch(/^failed +retriever of evaluations: .*status 500/m);
+    expect(server.requests[0]?.body.queries).toEqual([expect.stringContaining("colour of")]);
+    expect(code).toBe(4);
+  });
+
   test("one thing that is wrong does not keep the others from being looked at, and is the exit code", async () => {
     const free = await freePort();
     const more = judge(`http://127.0.0.1:${free}`);
@@ -227,6 +237,15 @@ test("init writes a configuration that is valid but for its files, and a script 
     { cwd: path("fresh") },
   );
   expect(stdout).toMatch(/^answer: /m);
+  const wrong = execFile(process.execPath, ["ask.mjs", "nowhere", "../corpus.jsonl", "x"], {
+    cwd: path("fresh"),
+  });
+  let said = "";
+  wrong.stderr?.on("data", (chunk) => {
+    said += chunk;
+  });
+  expect(await new Promise((done) => wrong.on("close", done))).toBe(1);
+  expect(said).toMatch(/^INVALID_CHECKPOINT: .*nowhere.*\n$/);
 });
 
 describe("demo", () => {

@@ -118,5 +118,5 @@ function indented(text: string): string {
 function temperature(text: string): number {
   const number = Number(text);
   if (text.trim() !== "" && number >= 0 && number <= 1e4) return number;
-  throw new InvalidArgumentError("Expected a number from 0.");
+  throw new InvalidArgumentError("Expected a number from 0 to 10000.");
 }

@@ -5,10 +5,11 @@ import { BoundProtocol } from "../../agent/bound-protocol.js";
 import { defined } from "../../config/defined.js";
 import { Held } from "../../config/held.js";
 import { openPolicy } from "../../config/open-policy.js";
-import { OpenRetriever } from "../../config/open-retriever.js";
-import { questionsOf } from "../../config/open-training.js";
+import { openRetriever, questionsOf } from "../../config/open-training.js";
 import { protocolOf } from "../../config/protocol.js";
 import type { ReadConfiguration } from "../../config/read.js";
+import type { Question } from "../../data/question.js";
+import { loadQuestions } from "../../data/questions.js";
 import { HindsearchError } from "../../errors.js";
 import { type EvaluationReport, evaluate } from "../../evaluation/evaluate.js";
 import { type CommandContext, onRun, withModel } from "../context.js";
@@ -48,13 +49,8 @@ async function evaluateTarget(context: CommandContext, options: EvalOptions, pat
   const signal = interrupt.stop;
   const held = new Held();
   try {
-    const questions = await questionsOf(configuration, questionFile(configuration, options), { signal });
-    configuration.requireVariables(evaluation?.retriever ? "evaluation" : "retriever");
-    const retriever = await OpenRetriever.open(
-      evaluation?.retriever ?? configuration.values.retriever,
-      (place) => configuration.resolve(place),
-      { signal },
-    );
+    const questions = await readQuestions(configuration, options, signal);
+    const retriever = await openRetriever(configuration, { signal }, "evaluation");
     held.add(retriever, (one) => one[Symbol.asyncDispose]());
     const policy = held.add(await openPolicy(configuration, { folder: model, signal }), (one) =>
       one.dispose(),
@@ -87,16 +83,24 @@ async function evaluateTarget(context: CommandContext, options: EvalOptions, pat
   }
 }
 
-function questionFile(configuration: ReadConfiguration, { questions, limit }: EvalOptions) {
-  const { evaluation } = configuration.values;
-  const file = questions === undefined ? evaluation?.questions : resolve(questions);
-  if (file === undefined) {
+async function readQuestions(
+  configuration: ReadConfiguration,
+  { questions, limit }: EvalOptions,
+  signal: AbortSignal,
+): Promise<Question[]> {
+  const reading = { signal, ...defined({ limit }) };
+  if (questions === undefined && configuration.values.evaluation !== undefined)
+    return questionsOf(configuration, "evaluation", reading);
+  if (questions === undefined) {
     throw new HindsearchError(
       "INVALID_ARGUMENT",
       "There are no questions to evaluate on: give --questions FILE, or evaluation.questions in the configuration.",
     );
   }
-  return { questions: file, limit: limit ?? (questions === undefined ? evaluation?.limit : undefined) };
+  return loadQuestions(resolve(questions), reading).catch((error) => {
+    if (!(error instanceof HindsearchError) || error.code !== "IO") throw error;
+    throw new HindsearchError("IO", `--questions ${questions}: ${error.message}`, { cause: error });
+  });
 }
 
 async function writeReport(file: string, report: object): Promise<void> {

@@ -197,6 +197,7 @@ const shape = {
     .prefault({})
     .describe("How searches that fail are treated."),
   microBatchTokens: count
+    .max(2 ** 31 - 1)
     .optional()
     .describe("Tokens that training and scoring run together. Default: the engine's."),
   checkpointActivations: z

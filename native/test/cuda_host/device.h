@@ -1,0 +1,50 @@
+// The model's one device.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "native/test/cuda_host/stream.h"
+
+namespace host_model {
+
+struct Allocation {
+  std::size_t bytes;
+  bool pinned;  // host memory that the device can read
+};
+
+struct Device {
+  // Held by every call, and while work runs: host threads take turns.
+  std::recursive_mutex mutex;
+  std::map<const char*, Allocation> allocations;
+  std::size_t used = 0;
+  std::size_t used_high = 0;
+  std::size_t total = kDefaultMemory;
+  std::uint64_t release_threshold = 0;
+  CUstream_st default_stream;
+  std::set<CUstream_st*> streams;
+  std::set<CUevent_st*> events;
+  std::map<const void*, std::size_t> shared_limits;  // of kernels that asked for more
+  std::size_t kernels = 0;
+
+  Device();
+};
+Device& device();
+
+// The allocation that holds all of [memory, memory + bytes); null if none does.
+const Allocation* allocation_of(const void* memory, std::size_t bytes);
+
+// The stream that a handle means; null if it is none.
+CUstream_st* stream_of(cudaStream_t handle);
+cudaError_t enqueue(CUstream_st* stream, HostModelWork work);
+// Runs what waits in a stream, or in all. After a Fault nothing waits any more.
+void drain(CUstream_st* stream);
+void drain_all();
+// What a call that is not allowed while something is recorded returns then; the recording is lost.
+cudaError_t refuse_in_capture();
+
+// Keeps an error for cudaGetLastError.
+cudaError_t result(cudaError_t error);
+
+}  // namespace host_model

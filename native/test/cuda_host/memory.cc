@@ -1,0 +1,250 @@
+// Device memory, pinned host memory, and copies.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "native/test/cuda_host/device.h"
+#include "native/test/cuda_host/unwritten.h"
+
+namespace host_model {
+namespace {
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+cudaError_t allocate(void** memory, std::size_t bytes, bool pinned) {
+  *memory = nullptr;
+  if (bytes == 0) return pinned ? cudaErrorInvalidValue : cudaSuccess;
+  Device& one = device();
+  if (!pinned && bytes > one.total - std::min(one.total, one.used)) {
+    return cudaErrorMemoryAllocation;
+  }
+  // An allocation of its own, aligned as the device aligns: AddressSanitizer knows its end.
+  void* data = nullptr;
+  if (posix_memalign(&data, 256, bytes) != 0) return cudaErrorMemoryAllocation;
+  fill_unwritten(data, bytes);
+  one.allocations[static_cast<char*>(data)] = {bytes, pinned};
+  if (!pinned) one.used_high = std::max(one.used_high, one.used += bytes);
+  *memory = data;
+  return cudaSuccess;
+}
+
+// Takes an allocation off the list; the caller frees it. False if `memory` is the start of none.
+bool release(void* memory, bool pinned) {
+  Device& one = device();
+  const auto found = one.allocations.find(static_cast<char*>(memory));
+  if (found == one.allocations.end() || found->second.pinned != pinned) return false;
+  if (!pinned) one.used -= found->second.bytes;
+  one.allocations.erase(found);
+  return true;
+}
+
+bool on_device(const void* memory, std::size_t bytes) {
+  const Allocation* const found = allocation_of(memory, bytes);
+  return found != nullptr && !found->pinned;
+}
+bool pinned(const void* memory, std::size_t bytes) {
+  const Allocation* const found = allocation_of(memory, bytes);
+  return found != nullptr && found->pinned;
+}
+
+void require_device(const void* memory, std::size_t bytes, const char* what) {
+  if (on_device(memory, bytes)) return;
+  std::ostringstream text;
+  text << what << " of " << bytes << " bytes at " << memory
+       << ", which do not lie in one allocation of device memory";
+  throw Fault{text.str()};
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                 CUstream_st* stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (kind == cudaMemcpyDefault) {
+    kind = static_cast<cudaMemcpyKind>((on_device(from, 1) ? 2 : 0) + (on_device(to, 1) ? 1 : 0));
+  }
+  if (kind != cudaMemcpyHostToDevice && kind != cudaMemcpyDeviceToHost &&
+      kind != cudaMemcpyDeviceToDevice) {
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  const bool up = kind == cudaMemcpyHostToDevice, down = kind == cudaMemcpyDeviceToHost;
+  if (!up) require_device(from, bytes, "copy from the device");
+  if (!down) require_device(to, bytes, "copy to the device");
+  if (up && on_device(from, 1)) throw Fault{"copy from the host, but the source is on the device"};
+  if (down && on_device(to, 1)) throw Fault{"copy to the host, but the target is on the device"};
+  const bool pageable = (up && !pinned(from, bytes)) || (down && !pinned(to, bytes));
+  if (pageable && stream->capture != cudaStreamCaptureStatusNone) {
+    throw Fault{"a copy of pageable host memory is recorded: each run of the graph would touch it"};
+  }
+  if (pageable && up) {
+    // The device's driver has copied the source somewhere when the call returns.
+    const auto* const bytes_of = static_cast<const char*>(from);
+    const auto staged = std::make_shared<std::vector<char>>(bytes_of, bytes_of + bytes);
+    return enqueue(stream, [to, staged] { std::memcpy(to, staged->data(), staged->size()); });
+  }
+  const cudaError_t error =
+      enqueue(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
+  // Into pageable memory the call waits.
+  if (error == cudaSuccess && pageable) drain(stream);
+  return error;
+}
+
+}  // namespace
+
+const Allocation* allocation_of(const void* memory, std::size_t bytes) {
+  const auto& all = device().allocations;
+  const auto* const begin = static_cast<const char*>(memory);
+  auto after = all.upper_bound(begin);
+  if (after == all.begin()) return nullptr;
+  const auto& [start, allocation] = *--after;
+  const auto offset = static_cast<std::size_t>(begin - start);
+  const bool inside = offset < allocation.bytes && bytes <= allocation.bytes - offset;
+  return inside ? &allocation : nullptr;
+}
+
+}  // namespace host_model
+
+using host_model::device;
+using host_model::Lock;
+using host_model::result;
+using host_model::stream_of;
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const Lock lock(device().mutex);
+  if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
+  return result(host_model::allocate(memory, bytes, false));
+}
+
+cudaError_t cudaFree(void* memory) {
+  const Lock lock(device().mutex);
+  if (memory == nullptr) return cudaSuccess;
+  if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
+  host_model::drain_all();
+  if (!host_model::release(memory, false)) return result(cudaErrorInvalidValue);
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t handle) {
+  const Lock lock(device().mutex);
+  CUstream_st* const stream = stream_of(handle);
+  if (stream == nullptr) return result(cudaErrorInvalidResourceHandle);
+  // A device would record the allocation, and allocate anew whenever the graph runs.
+  if (stream->capture != cudaStreamCaptureStatusNone) {
+    throw host_model::Fault{"an allocation is recorded: take working memory from the workspace"};
+  }
+  return result(host_model::allocate(memory, bytes, false));
+}
+
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t handle) {
+  const Lock lock(device().mutex);
+  if (memory == nullptr) return cudaSuccess;
+  CUstream_st* const stream = stream_of(handle);
+  if (stream == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (stream->capture != cudaStreamCaptureStatusNone) {
+    throw host_model::Fault{"the freeing of memory is recorded"};
+  }
+  if (!host_model::release(memory, false)) return result(cudaErrorInvalidValue);
+  return result(host_model::enqueue(stream, [memory] { std::free(memory); }));
+}
+
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  const Lock lock(device().mutex);
+  if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
+  return result(host_model::allocate(memory, bytes, true));
+}
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  const Lock lock(device().mutex);
+  if (memory == nullptr) return cudaSuccess;
+  if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
+  host_model::drain_all();
+  if (!host_model::release(memory, true)) return result(cudaErrorInvalidValue);
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const Lock lock(device().mutex);
+  *total = device().total;
+  *free = device().total - std::min(device().total, device().used);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
+  if (index != 0) return result(cudaErrorInvalidDevice);
+  *pool = reinterpret_cast<cudaMemPool_t>(&device());
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const Lock lock(device().mutex);
+  const auto number = *static_cast<std::uint64_t*>(value);
+  if (pool != reinterpret_cast<cudaMemPool_t>(&device())) return result(cudaErrorInvalidValue);
+  if (attribute == cudaMemPoolAttrReleaseThreshold) {
+    device().release_threshold = number;
+  } else if ((attribute == cudaMemPoolAttrUsedMemHigh ||
+              attribute == cudaMemPoolAttrReservedMemHigh) &&
+             number == 0) {
+    device().used_high = device().used;
+  } else {
+    return result(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const Lock lock(device().mutex);
+  auto& number = *static_cast<std::uint64_t*>(value);
+  if (pool != reinterpret_cast<cudaMemPool_t>(&device())) return result(cudaErrorInvalidValue);
+  switch (attribute) {
+    case cudaMemPoolAttrReleaseThreshold:
+      number = device().release_threshold;
+      return cudaSuccess;
+    // The model keeps nothing back: what is reserved is what is used.
+    case cudaMemPoolAttrReservedMemCurrent:
+    case cudaMemPoolAttrUsedMemCurrent:
+      number = device().used;
+      return cudaSuccess;
+    case cudaMemPoolAttrReservedMemHigh:
+    case cudaMemPoolAttrUsedMemHigh:
+      number = device().used_high;
+      return cudaSuccess;
+  }
+  return result(cudaErrorInvalidValue);
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t handle) {
+  const Lock lock(device().mutex);
+  CUstream_st* const stream = stream_of(handle);
+  if (stream == nullptr) return result(cudaErrorInvalidResourceHandle);
+  return result(host_model::copy(to, from, bytes, kind, stream));
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  const Lock lock(device().mutex);
+  if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
+  host_model::drain_all();
+  const cudaError_t error = host_model::copy(to, from, bytes, kind, &device().default_stream);
+  host_model::drain_all();
+  return result(error);
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t handle) {
+  const Lock lock(device().mutex);
+  CUstream_st* const stream = stream_of(handle);
+  if (stream == nullptr) return result(cudaErrorInvalidResourceHandle);
+  if (bytes == 0) return cudaSuccess;
+  host_model::require_device(memory, bytes, "memset");
+  return result(
+      host_model::enqueue(stream, [memory, value, bytes] { std::memset(memory, value, bytes); }));
+}
+cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
+  const Lock lock(device().mutex);
+  if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
+  host_model::drain_all();
+  const cudaError_t error = cudaMemsetAsync(memory, value, bytes, nullptr);
+  host_model::drain_all();
+  return error;
+}

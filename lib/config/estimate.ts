@@ -1,5 +1,6 @@
+import { openDevice } from "../policy/device.js";
 import { estimateMemory } from "../policy/memory-estimate.js";
-import type { MemoryEstimate, MemoryEstimateOptions } from "../policy/memory-types.js";
+import type { MemoryEstimate, MemoryEstimateOptions } from "../policy/memory-report.js";
 import { HINT_TOKENS } from "../training/memory.js";
 import { requireCountable } from "../training/settings.js";
 import { defined } from "./defined.js";
@@ -7,7 +8,8 @@ import { modelConfigOf } from "./open-policy.js";
 import type { ReadConfiguration } from "./read.js";
 
 /**
- * Memory that a configured training will need, by part and by phase, without loading the model.
+ * Memory that a configured training will need, by part and by phase, without loading the model. A GPU need not be there,
+ * unless the configuration leaves it to that.
  *
  * @throws {@link HindsearchError} What `estimateMemory` throws, and what reading `config.json` throws.
  */
@@ -22,6 +24,7 @@ export async function estimateConfiguration(configuration: ReadConfiguration): P
   const most =
     (distillation || undefined)?.maxTeacherTokens ?? (typeof positions === "number" ? positions : maxTokens);
   const options: MemoryEstimateOptions = defined({
+    device: model.device === "auto" ? (await openDevice("auto")).device : model.device,
     compute: model.compute,
     threads: model.threads,
     frozenCopy: kl !== false || distills || measureEvery > 0,

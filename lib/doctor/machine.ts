@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import { availableParallelism, cpus, release, totalmem } from "node:os";
 import { availableMemory } from "../policy/available-memory.js";
 import { engine } from "../policy/engine.js";
-import { formatBytes } from "../policy/memory-table.js";
+import { formatBytes } from "../policy/memory-report.js";
 import type { Check } from "./check.js";
 import { selfTest } from "./self-test.js";
 

@@ -1,5 +1,5 @@
 import type { DecoderOptions } from "../native/decoder.js";
-import type { NativeModelConfig } from "../native/model.js";
+import { cacheNumberBytes, type EngineModel } from "./memory-sizes.js";
 
 const MOST_CACHE_BYTES = 2 ** 30;
 
@@ -9,15 +9,15 @@ const MOST_CACHE_BYTES = 2 ** 30;
  * @internal
  */
 export function decoderSizes(
-  config: Readonly<NativeModelConfig>,
+  model: EngineModel,
   { maxBatch = 64, prefillTokens = 512, cacheTokens }: DecoderOptions,
 ): Required<DecoderOptions> {
-  return { cacheTokens: cacheTokens ?? defaultCacheTokens(config, maxBatch), maxBatch, prefillTokens };
+  return { cacheTokens: cacheTokens ?? defaultCacheTokens(model, maxBatch), maxBatch, prefillTokens };
 }
 
-function defaultCacheTokens(config: Readonly<NativeModelConfig>, maxBatch: number): number {
-  const { layers, kvHeads, headDim, maxPositions } = config;
-  const tokenBytes = 2 * layers * kvHeads * headDim * Float32Array.BYTES_PER_ELEMENT;
+function defaultCacheTokens(model: EngineModel, maxBatch: number): number {
+  const { layers, kvHeads, headDim, maxPositions } = model.config;
+  const tokenBytes = 2 * layers * kvHeads * headDim * cacheNumberBytes(model);
   const affordable = Math.max(maxPositions, Math.floor(MOST_CACHE_BYTES / tokenBytes));
   return Math.min(maxBatch * maxPositions, affordable);
 }

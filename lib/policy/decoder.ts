@@ -1,6 +1,6 @@
 import type { AbortOptions } from "../abort.js";
 import { HindsearchError } from "../errors.js";
-import type { Addon, MadeModel } from "../native/addon.js";
+import type { Addon, DeviceName, MadeModel } from "../native/addon.js";
 import { callCancellable, callNative, callNativeSync } from "../native/call.js";
 import type {
   DecoderOptions,
@@ -66,6 +66,7 @@ export interface ForkOptions extends SegmentOptions {
 
 /** What a decoder needs of a policy. */
 interface DecoderParts extends MadeModel {
+  device: DeviceName;
   config: Readonly<NativeModelConfig>;
   tokenizer: Tokenizer | null;
   eosTokenIds: readonly number[];
@@ -227,12 +228,12 @@ export class Decoder implements Disposable {
  * @internal
  */
 export async function createDecoder(
-  { native, addon, config, tokenizer, eosTokenIds }: DecoderParts,
+  { native, addon, device, config, tokenizer, eosTokenIds }: DecoderParts,
   options: DecoderOptions & MemoryOptions,
 ): Promise<Decoder> {
-  const sizes = decoderSizes(config, options);
-  const compute = callNativeSync(() => native.compute);
-  requireDecoder({ config, compute }, sizes, options.memoryLimit);
+  const model = { config, device, compute: callNativeSync(() => native.compute) };
+  const sizes = decoderSizes(model, options);
+  await requireDecoder(model, sizes, options.memoryLimit);
   const tokenBytes = tokenizer?.tokenBytes() ?? {
     bytes: new Uint8Array(),
     offsets: new Uint32Array(config.tokenLimit + 1),

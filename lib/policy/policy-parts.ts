@@ -39,7 +39,7 @@ export async function loadParts(folder: string, options: LoadOptions): Promise<P
   const { description, rawConfig, tensors, tokenizer, eosTokenIds } = checkpoint;
   const { config, family } = description;
   const files = await readModelFiles(folder);
-  requireLoading({ config, compute }, memoryLimit);
+  await requireLoading({ config, compute, device: opened.device }, memoryLimit);
   const native = await callCancellable(
     addon,
     (cancellation) => addon.load(config, compute, tensors, cancellation),
@@ -74,7 +74,7 @@ export async function initializeParts(options: InitializeOptions): Promise<Polic
   }
   const { initializer_range: range } = rawConfig;
   const deviation = options.standardDeviation ?? (typeof range === "number" ? range : 0.02);
-  requireLoading({ config, compute }, memoryLimit);
+  await requireLoading({ config, compute, device: opened.device }, memoryLimit);
   const native = await callNative(async () =>
     opened.addon.initialize(config, compute, toUint64(seed, "seed"), deviation),
   );

@@ -1,14 +1,18 @@
-import { engine } from "../policy/engine.js";
 import { estimateMemory } from "../policy/memory-estimate.js";
 import { decoderAdvice, requireMemory, SMALLER_MODEL } from "../policy/memory-limit.js";
-import type { MemoryEstimate, MemoryEstimateOptions, MemoryPhase } from "../policy/memory-types.js";
+import type {
+  MemoryEstimate,
+  MemoryEstimateOptions,
+  MemoryPhase,
+  PhaseEstimate,
+} from "../policy/memory-report.js";
 import type { Policy } from "../policy/policy.js";
 import type { MemoryOptions } from "../policy/policy-options.js";
 import type { HindSearchOptions } from "./options.js";
 import { needsTeacher, type TrainerSettings } from "./settings.js";
 
 /** A policy, as far as its memory depends on it. */
-type HeldModel = Pick<Policy, "config" | "compute" | "bytes">;
+type HeldModel = Pick<Policy, "config" | "compute" | "device" | "bytes">;
 
 /** More than a judge's critique, which is cut at 128 tokens unless it is told otherwise, and what frames it. */
 export const HINT_TOKENS = 512;
@@ -56,25 +60,24 @@ export function supervisedEstimate(
  *
  * @throws {@link HindsearchError} `OUT_OF_MEMORY`.
  */
-export function requireTraining(
+export async function requireTraining(
   policy: HeldModel,
   { peak, phases, settings }: MemoryEstimate,
   memoryLimit: MemoryOptions["memoryLimit"],
-): void {
-  const { activations = 0, kept = 0, runtime = 0, ...rest } = phases[peak.phase]?.parts ?? {};
-  const held = runtime + policy.bytes + Math.min(engine.memory.keptBytes, activations + kept);
+): Promise<void> {
   const { decoder, microBatchTokens, checkpointActivations, sequences } = settings;
   const microBatch = `lower microBatchTokens (${microBatchTokens})`;
   const fewer = checkpointActivations ? microBatch : `set checkpointActivations to true; ${microBatch}`;
-  requireMemory(
+  await requireMemory(
     {
       what: `Training, at its largest in ${PHASES[peak.phase]},`,
-      parts: { ...rest, activations, kept, runtime },
-      held,
+      need: phases[peak.phase] as PhaseEstimate,
+      held: policy.bytes,
       advice: {
         ...(decoder && decoderAdvice(decoder, "decoder.")),
         activations: fewer,
         kept: fewer,
+        scratch: microBatch,
         trajectories: `lower questionsPerStep or groupSize (${sequences} trajectories a step)`,
         frozenCopy: "do without a frozen copy (kl: false, distillation: false and measureEvery: 0)",
         weights: SMALLER_MODEL,
@@ -82,6 +85,7 @@ export function requireTraining(
         moments: SMALLER_MODEL,
       },
     },
+    policy.device,
     memoryLimit,
   );
 }

@@ -112,7 +112,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
       throwIfAborted(signal);
       const started = performance.now();
       const batch = [...(await (upcoming ?? this.#batch(step)))];
-      if (step === startStep) this.#requireMemory(batch);
+      if (step === startStep) await this.#requireMemory(batch);
       const learningRate = learningRateAt(this.#options.learningRate, step);
       const pass = policy.forwardBackward(
         batch,
@@ -146,7 +146,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
   }
 
   /** The first batch of a function stands for all. */
-  #requireMemory(batch: readonly SupervisedExample[]): void {
+  #requireMemory(batch: readonly SupervisedExample[]): Promise<void> {
     const { policy, examples, microBatchTokens, checkpointActivations, memoryLimit } = this.#options;
     const longest = typeof examples === "function" ? batch : examples;
     const estimate = supervisedEstimate(policy, {
@@ -155,7 +155,7 @@ export class SupervisedTrainer implements AsyncIterable<SupervisedStepResult> {
       ...(microBatchTokens !== undefined && { microBatchTokens }),
       ...(checkpointActivations !== undefined && { checkpointActivations }),
     });
-    requireTraining(policy, estimate, memoryLimit);
+    return requireTraining(policy, estimate, memoryLimit);
   }
 
   async #batch(step: number): Promise<readonly SupervisedExample[]> {

@@ -6,7 +6,7 @@ import { QuestionSampler } from "../data/sampler.js";
 import { HindsearchError } from "../errors.js";
 import { evaluate } from "../evaluation/evaluate.js";
 import type { Decoder } from "../policy/decoder.js";
-import type { MemoryEstimate } from "../policy/memory-types.js";
+import type { MemoryEstimate } from "../policy/memory-report.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
 import type { RunOutcome } from "../runs/sinks/metric-sink.js";
@@ -100,7 +100,7 @@ export class HindSearchTrainer implements AsyncIterable<TrainingStepResult> {
     let decoder: Decoder | undefined;
     try {
       throwIfAborted(signal);
-      requireTraining(policy, this.memory(), memoryLimit);
+      await requireTraining(policy, this.memory(), memoryLimit);
       run = await TrainingRun.open(this.#options, this.settings, (warning) => this.#warn(warning));
       frozen = needsTeacher(this.settings) ? await policy.snapshot() : undefined;
       const questions = new QuestionSampler(this.#options.questions, { seed: this.settings.seed });

@@ -12,7 +12,7 @@ beforeEach(() => built.placeBinary("build/Release/hindsearch.node"));
 /** Runs a script that calls `tell` with what is to be looked at; what was told, and the warnings. */
 async function run(body: string) {
   const result = await built.run(`
-    import { engine, Policy } from "hindsearch";
+    import { engine, Policy, SupervisedTrainer } from "hindsearch";
     import { loadAddon } from "./dist/native/load.js";
     const config = ${JSON.stringify(smallConfigs.qwen2)};
     const open = (device, options = {}) => Policy.initialize({ config, seed: 7, compute: "f32", standardDeviation: 0.2, device, ...options });
@@ -25,7 +25,7 @@ async function run(body: string) {
     await new Promise((done) => setImmediate(done));
     console.log(JSON.stringify({ told, warnings }));
   `);
-  expect(result).toMatchObject({ code: 0 });
+  expect(result, result.stderr).toMatchObject({ code: 0 });
   return JSON.parse(result.stdout) as {
     told: Record<string, unknown> & { cuda: { message: string } };
     warnings: { name: string; message: string }[];
@@ -181,5 +181,54 @@ test("bf16 is what auto computes in on a GPU; its device is told", async () => {
     compute: "bf16",
     device: { available: true, description: "NVIDIA X", totalBytes: 24e9, freeBytes: 20e9 },
     cpu: { available: true, totalBytes: 0, freeBytes: 0 },
+  });
+});
+
+describe("memory of the GPU", () => {
+  const GIB = 2 ** 30;
+
+  test("what does not fit there is refused before it is allocated, with what to lower", async () => {
+    await placeCudaStandIn(built, { description: "NVIDIA X", totalBytes: 24 * GIB, freeBytes: 2 ** 20 });
+    const { told } = await run(`
+      const held = () => loadAddon("cuda").memory().bytes;
+      const policy = await open("cuda");
+      const before = held();
+      tell("decoder", await failure(() => policy.createDecoder({ cacheTokens: 100_000 })));
+      tell("load", await failure(() => open("cuda", { config: { ...config, hidden_size: 960 } })));
+      tell("more", held() - before);
+      const decoder = await policy.createDecoder({ cacheTokens: 100_000, memoryLimit: null });
+      tell("without a limit", decoder.bytes > 0);
+    `);
+    expect(told).toMatchObject({ more: 0, "without a limit": true });
+    expect(told.decoder).toMatchObject({
+      code: "OUT_OF_MEMORY",
+      message: expect.stringMatching(
+        /^A decoder needs \d+ MiB; 1\.0 MiB of 24\.00 GiB are free on the GPU \(NVIDIA X\)\. .*lower cacheTokens/,
+      ),
+    });
+    expect(told.load).toMatchObject({
+      code: "OUT_OF_MEMORY",
+      message: expect.stringMatching(/^Loading a model of .* are free on the GPU/),
+    });
+  });
+
+  test("a training that does not fit ends before it begins", async () => {
+    await placeCudaStandIn(built, { description: "NVIDIA X", totalBytes: 24 * GIB, freeBytes: 4 * 2 ** 20 });
+    const { told } = await run(`
+      const policy = await open("cuda", { compute: "bf16" });
+      const tokens = Array.from({ length: 400 }, (_, i) => i % 100);
+      const examples = [{ tokens, weights: tokens.map((_, i) => +(i > 0)) }];
+      const learningRate = { kind: "constant", learningRate: 1e-3 };
+      const trainer = new SupervisedTrainer({ policy, examples, learningRate, steps: 1, batchSize: 32 });
+      tell("train", await failure(async () => { for await (const _ of trainer); }));
+      tell("step", policy.optimizerStep);
+    `);
+    expect(told.step).toBe(0);
+    expect(told.train).toMatchObject({
+      code: "OUT_OF_MEMORY",
+      message: expect.stringMatching(
+        /^Training, at its largest in the update, needs .* of 24\.00 GiB are free on the GPU .*lower microBatchTokens/,
+      ),
+    });
   });
 });

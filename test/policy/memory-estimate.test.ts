@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
 import { engine } from "../../lib/policy/engine.js";
 import { estimateMemory } from "../../lib/policy/memory-estimate.js";
+import { formatEstimate } from "../../lib/policy/memory-report.js";
 import {
   decodeWorkspaceBytes,
   headSlab,
@@ -9,7 +10,6 @@ import {
   scoringSlabs,
   trainingSlabs,
 } from "../../lib/policy/memory-sizes.js";
-import { formatEstimate } from "../../lib/policy/memory-table.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 import { randomTokens, smallConfigs, smallPolicy } from "../support/small-policy.js";
 
@@ -80,6 +80,64 @@ describeShared("Qwen2.5-0.5B by hand", () => {
     expect(table).toMatch(/^494\.0 M parameters, bf16 +load +rollout +scoring +update\n/);
     expect(table).toMatch(/\nmoments +3\.68 GiB +3\.68 GiB +3\.68 GiB\n/);
     expect(table).toMatch(/\nPeak: update, \d+\.\d\d GiB$/);
+  });
+});
+
+describeShared("Qwen2.5-0.5B on a GPU by hand", () => {
+  const file = sharedPath("data", "configs", "Qwen2.5-0.5B-Instruct", "config.json");
+  const config = JSON.parse(readFileSync(file, "utf8"));
+  const decoder = { cacheTokens: 65_536, maxBatch: 48, prefillTokens: 512 };
+  const options = { device: "cuda", tokenLimit: 151_936, sequences: 64, decoder } as const;
+  const parameters = 494_032_768;
+  const matrices = 24 * (896 * 1152 + 896 * 896 + 3 * 896 * 4864) + 151_936 * 896;
+  const unpacked = 151_936 * 896 + 24 * (1152 + 2 * 896) + 896;
+
+  test("bf16: a copy of the matrices; the frozen copy is one more, with embedding, norms and biases", () => {
+    const { parts, settings } = estimateMemory(config, options);
+    expect(settings).toMatchObject({ device: "cuda", compute: "bf16" });
+    expect(parts).toMatchObject({
+      weights: 4 * parameters,
+      packedWeights: 2 * matrices,
+      frozenCopy: 2 * matrices + 4 * unpacked,
+      gradients: 4 * parameters,
+      moments: 8 * parameters,
+      cache: 65_536 * 2 * 24 * 2 * 64 * 2,
+    });
+    // Logits of the next power of two of sequences.
+    const rows = 560 * 4 * (1152 + 896 + 2 * 4864 + 896 + 4864 + 2 * 896);
+    expect(parts.decoder).toBe(64 * 151_936 * 4 + rows);
+    expect(parts.kept).toBeUndefined();
+  });
+
+  test("f32: products read the weights themselves", () => {
+    const { parts } = estimateMemory(config, { ...options, compute: "f32" });
+    expect(parts.packedWeights).toBe(0);
+    expect(parts).toMatchObject({ frozenCopy: 4 * parameters, cache: 65_536 * 2 * 24 * 2 * 64 * 4 });
+  });
+
+  test("the head holds 512 MiB of logits at most, in tiles of 128 rows", () => {
+    const { parts } = estimateMemory(config, options);
+    const slab = 960 * (4 * 896 + 3) * 4;
+    expect(parts.head).toBe(768 * 151_936 * 4 + 768 * 896 * 2 + 960 * 4 + slab);
+  });
+
+  test("what is in the machine's memory is apart", () => {
+    const { phases, peak } = estimateMemory(config, options);
+    for (const { bytes, parts, host } of Object.values(phases)) {
+      expect(bytes).toBe(total(Object.values(parts)));
+      expect(host?.bytes).toBe(total(Object.values(host?.parts ?? {})));
+    }
+    expect(phases.update?.host?.parts).toMatchObject({
+      cache: 4096 * 20,
+      decoder: 151_937 * 4,
+      trajectories: 64 * 4096 * 24,
+    });
+    expect(peak.phase).toBe("update");
+    const table = formatEstimate(estimateMemory(config, options));
+    expect(table).toMatch(/^494\.0 M parameters, bf16, GPU +load/);
+    expect(table).toMatch(
+      /\nPeak: update, \d+\.\d\d GiB on the GPU; beside it \d+ MiB of the machine's memory$/,
+    );
   });
 });
 

@@ -80,7 +80,8 @@ function checkContents(tarball: string, binaries: RegExp[]): void {
   const others = [
     /^dist\/.+\.(js|cjs|d\.ts|d\.cts|map|html|css)$/,
     /^examples\/(README\.md|.+\.ts)$/,
-    /^native\/(?!test\/).+\.(h|cc)$/,
+    /^native\/(?!test\/).+\.(h|cc|cu)$/,
+    literally("native/backend/cuda/keep_report.sh"),
     /^native\/(.+\/)?CMakeLists\.txt$/,
   ];
   const surplus = files.filter((path) => ![...needed, ...others].some((pattern) => pattern.test(path)));

@@ -16,7 +16,9 @@ interface Evaluation {
 }
 
 /** Evaluations hold a result per question. */
-const MAX_LINE_BYTES = 2 ** 26;
+const MAX_LINE_BYTES = 2 ** 25;
+/** What is kept of a run, and sent to the page, is bounded whatever the file holds. */
+const [MAX_STEPS, MAX_MODES, MAX_EVALUATIONS, MAX_SCORES] = [100_000, 10, 10_000, 2 ** 25];
 const NAMES = Object.keys(MEASURES) as MeasureName[];
 
 /** The metrics of a run, read on as they are written. */
@@ -25,7 +27,10 @@ export class RunMetrics {
   #steps: number[] = [];
   #measures = empty();
   #evaluations = new Map<string, Map<number, Evaluation>>();
+  #evaluationCount = 0;
+  #scores = 0;
   #broken = 0;
+  #leftOut = 0;
   #revision = 0;
 
   /** @param path - `metrics.jsonl`. */
@@ -46,6 +51,11 @@ export class RunMetrics {
   /** Lines that are no records. */
   get broken(): number {
     return this.#broken;
+  }
+
+  /** Records that are more than the dashboard keeps. */
+  get leftOut(): number {
+    return this.#leftOut;
   }
 
   /** Counts changes. */
@@ -78,7 +88,10 @@ export class RunMetrics {
     this.#steps = [];
     this.#measures = empty();
     this.#evaluations = new Map();
+    this.#evaluationCount = 0;
+    this.#scores = 0;
     this.#broken = 0;
+    this.#leftOut = 0;
     this.#revision++;
   }
 
@@ -103,6 +116,10 @@ export class RunMetrics {
       this.#broken++;
       return;
     }
+    if (this.#steps.length >= MAX_STEPS) {
+      this.#leftOut++;
+      return;
+    }
     this.#steps.push(step);
     for (const name of NAMES) this.#measures[name].push(short(MEASURES[name](line)));
   }
@@ -115,19 +132,27 @@ export class RunMetrics {
       return;
     }
     const results = valueAt(line, "results");
+    const scores = Array.isArray(results) ? results : [];
     const questions = valueAt(line, "settings.questionsHash");
     const name = mode.slice(0, 40);
     const points = this.#evaluations.get(name) ?? new Map<number, Evaluation>();
+    const isMore =
+      this.#evaluationCount >= MAX_EVALUATIONS ||
+      this.#scores + scores.length > MAX_SCORES ||
+      (points.size === 0 && this.#evaluations.size >= MAX_MODES);
+    if (isMore) {
+      this.#leftOut++;
+      return;
+    }
+    this.#evaluationCount++;
+    this.#scores += scores.length;
     this.#evaluations.set(name, points);
     points.set(x, {
       x,
       exactMatch: short(numberAt(line, "exactMatch")),
       f1: short(numberAt(line, "f1")),
       searches: short(numberAt(line, "searches")),
-      scores: Float32Array.from(
-        Array.isArray(results) ? results : [],
-        (result) => numberAt(result, "exactMatch") ?? Number.NaN,
-      ),
+      scores: Float32Array.from(scores, (result) => numberAt(result, "exactMatch") ?? Number.NaN),
       questions: typeof questions === "string" ? questions : "",
     });
   }

@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { HindsearchError } from "../errors.js";
-import { LineTail, readBytesAt } from "../runs/line-tail.js";
+import { LineTail } from "../runs/line-tail.js";
+import { readBytesAt } from "../runs/regular-file.js";
 import { rewardsEqual } from "../training/advantages.js";
 import type { Outcome, RowsReply, TrajectoryRow } from "./messages.js";
 import { type RowQuery, selectRows } from "./row-query.js";
@@ -8,6 +9,8 @@ import { rowOfLine } from "./trajectory-line.js";
 
 /** A line of several megabytes holds up the event loop for as many hundredths of a second. */
 const MAX_LINE_BYTES = 2 ** 24;
+/** Each takes a kilobyte or more; a run of the paper's size has less than half as many. */
+const MAX_ROWS = 2_000_000;
 /** Rows of a page at most. */
 const MAX_PAGE = 500;
 
@@ -49,7 +52,7 @@ export class TrajectoryIndex {
     return this.#rows.length;
   }
 
-  /** Lines that are no trajectories, or too long. */
+  /** Lines that are left out: no trajectories, too long, or too many. */
   get unreadable(): number {
     return this.#unreadable;
   }
@@ -91,7 +94,7 @@ export class TrajectoryIndex {
   }
 
   #take(bytes: Buffer, offset: number): void {
-    const lone = rowOfLine(bytes);
+    const lone = this.#rows.length < MAX_ROWS ? rowOfLine(bytes) : undefined;
     if (lone === undefined || this.#byId.has(lone.id)) {
       this.#unreadable++;
       return;

@@ -47,7 +47,10 @@ export class WatchedRun {
       const run = await RunDirectory.open(found.folder);
       return new WatchedRun(found, await run.config(), undefined);
     } catch (error) {
-      return new WatchedRun(found, null, (error as Error).message);
+      const { message } = error as Error;
+      const problem =
+        error instanceof HindsearchError ? message : `config.json holds no settings: ${message}.`;
+      return new WatchedRun(found, null, problem);
     }
   }
 
@@ -93,7 +96,7 @@ export class WatchedRun {
     const total = numberAt(config, "steps");
     const stepsDone = (steps.at(-1) ?? -1) + 1;
     const idleSeconds = Math.max(0, Math.round((Date.now() - this.#touched) / 1000));
-    const broken = this.#metrics.broken;
+    const { broken, leftOut } = this.#metrics;
     return {
       id: this.id,
       stepsDone,
@@ -118,6 +121,7 @@ export class WatchedRun {
         this.#settingsProblem,
         this.#problem,
         broken === 0 ? undefined : `${broken} of the lines of metrics.jsonl are no records`,
+        leftOut === 0 ? undefined : `${leftOut} records of metrics.jsonl are more than are shown`,
       ].filter((problem) => problem !== undefined),
       revision: String(this.#metrics.revision),
     };

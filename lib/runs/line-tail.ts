@@ -1,6 +1,7 @@
-import { type FileHandle, open } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { withRegularFile } from "./regular-file.js";
 
 const LINE_FEED = 10;
 /** Bytes before the position by which a file is known again: one that was cut and has grown since has others there. */
@@ -57,28 +58,26 @@ export class LineTail {
    */
   async read(listener: LineListener, signal?: AbortSignal): Promise<void> {
     throwIfAborted(signal);
-    let file: FileHandle;
     try {
-      file = await open(this.path, "r");
+      await withRegularFile(this.path, (file) => this.#readNew(file, listener, signal));
     } catch (cause) {
+      if (cause instanceof HindsearchError) throw cause;
       if ((cause as NodeJS.ErrnoException).code === "ENOENT") return this.#forget(listener, undefined);
       throw new HindsearchError("IO", `Cannot read ${this.path}: ${(cause as Error).message}.`, { cause });
     }
+  }
+
+  async #readNew(file: FileHandle, listener: LineListener, signal: AbortSignal | undefined): Promise<void> {
+    const { ino, size } = await file.stat();
+    const replaced = this.#inode !== undefined && this.#inode !== ino;
+    if (replaced || !(await this.#isKnown(file))) this.#forget(listener, ino);
+    this.#inode = ino;
+    this.#size = size;
+    const start = this.#position;
     try {
-      const stat = await file.stat();
-      if (!stat.isFile()) throw new HindsearchError("IO", `${this.path} is not a regular file.`);
-      const replaced = this.#inode !== undefined && this.#inode !== stat.ino;
-      if (replaced || !(await this.#isKnown(file))) this.#forget(listener, stat.ino);
-      this.#inode = stat.ino;
-      this.#size = stat.size;
-      const start = this.#position;
-      try {
-        await this.#readOn(file, listener, signal);
-      } finally {
-        if (this.#position !== start) this.#before = await this.#readBefore(file);
-      }
+      await this.#readOn(file, listener, signal);
     } finally {
-      await file.close();
+      if (this.#position !== start) this.#before = await this.#readBefore(file);
     }
   }
 
@@ -128,24 +127,5 @@ export class LineTail {
       else if (start < bytesRead) pieces.push(Buffer.from(chunk.subarray(start, bytesRead)));
       at += bytesRead;
     }
-  }
-}
-
-/**
- * Bytes of a file from `offset` on; fewer if it ends before.
- *
- * @throws {@link HindsearchError} `IO`.
- */
-export async function readBytesAt(path: string, offset: number, length: number): Promise<Buffer> {
-  try {
-    const file = await open(path, "r");
-    try {
-      const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, offset);
-      return buffer.subarray(0, bytesRead);
-    } finally {
-      await file.close();
-    }
-  } catch (cause) {
-    throw new HindsearchError("IO", `Cannot read ${path}: ${(cause as Error).message}.`, { cause });
   }
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { access, readFile } from "node:fs/promises";
+import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import type { AbortOptions } from "../abort.js";
@@ -12,12 +12,16 @@ import { io } from "./io.js";
 import { FolderLock } from "./lock.js";
 import { LogFile, type RunRecord } from "./log-file.js";
 import { redactSecrets } from "./redact.js";
+import { withRegularFile } from "./regular-file.js";
 
 /** Line files of a run. */
 export type RunLog = "metrics" | "trajectories";
 
 /** Of everything in a run folder; see docs/run-folder.md. */
 const VERSION = 1;
+
+/** Settings are kilobytes; whoever looks at a folder of runs reads those of all of them. */
+const MAX_JSON_BYTES = 2 ** 22;
 
 const Identity = z.object({ version: z.int(), id: z.string().min(1), created: z.string() });
 
@@ -254,9 +258,15 @@ async function refuseRun(folder: string): Promise<void> {
 }
 
 async function readJson(path: string): Promise<unknown> {
+  const refuse = (why: string, cause?: unknown) =>
+    new HindsearchError("IO", `${path} cannot be read as JSON: ${why}.`, { cause });
   try {
-    return JSON.parse(await readFile(path, "utf8"));
+    const text = await withRegularFile(path, async (file, size) => {
+      if (size > MAX_JSON_BYTES) throw refuse(`it has ${size} bytes, expected at most ${MAX_JSON_BYTES}`);
+      return file.readFile("utf8");
+    });
+    return JSON.parse(text);
   } catch (cause) {
-    throw new HindsearchError("IO", `${path} cannot be read as JSON.`, { cause });
+    throw cause instanceof HindsearchError ? cause : refuse((cause as Error).message, cause);
   }
 }

@@ -1,6 +1,7 @@
 import { appendFile, rename, truncate, writeFile } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { LineTail, readBytesAt } from "../../lib/runs/line-tail.js";
+import { LineTail } from "../../lib/runs/line-tail.js";
+import { readBytesAt } from "../../lib/runs/regular-file.js";
 import { scratchFolder } from "../support/scratch-folder.js";
 
 const scratch = scratchFolder();

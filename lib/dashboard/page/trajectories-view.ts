@@ -227,7 +227,7 @@ export class TrajectoriesView implements View {
         : `${count(matched)} of ${count(total)} trajectories`,
     ];
     if (indexed < 1) parts.push(`reading the file, ${Math.floor(100 * indexed)} %`);
-    if (unreadable > 0) parts.push(`${count(unreadable)} lines cannot be read`);
+    if (unreadable > 0) parts.push(`${count(unreadable)} lines are left out`);
     if (total === 0 && indexed === 1) parts.push("none is recorded yet");
     const text = parts.join(" · ");
     if (this.#status.textContent !== text) this.#status.textContent = text;

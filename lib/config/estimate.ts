@@ -1,6 +1,10 @@
+import { HindsearchError } from "../errors.js";
+import { availableMemory } from "../policy/available-memory.js";
 import { openDevice } from "../policy/device.js";
+import { engine } from "../policy/engine.js";
 import { estimateMemory } from "../policy/memory-estimate.js";
 import type { MemoryEstimate, MemoryEstimateOptions } from "../policy/memory-report.js";
+import type { DeviceInfo } from "../policy/policy-options.js";
 import { HINT_TOKENS } from "../training/memory.js";
 import { requireCountable } from "../training/settings.js";
 import { defined } from "./defined.js";
@@ -36,4 +40,40 @@ export async function estimateConfiguration(configuration: ReadConfiguration): P
     microBatchTokens: training.microBatchTokens,
   });
   return estimateMemory(config, options);
+}
+
+/** Memory that a training needs, and whether it suffices. */
+export interface MemoryRoom {
+  name: string;
+  /** Bytes; `null` where that cannot be known. */
+  available: number | null;
+  /** Why not. */
+  reason?: string;
+  fits: boolean;
+}
+
+/** What there is of each memory that an estimate is about, the GPU's first. */
+export async function memoryRooms({ settings, peak, phases }: MemoryEstimate): Promise<MemoryRoom[]> {
+  const machine = (bytes: number): MemoryRoom => {
+    const available = availableMemory();
+    return { name: "Available", available, fits: bytes <= available };
+  };
+  if (settings.device === "cpu") return [machine(peak.bytes)];
+  const host = Math.max(...Object.values(phases).map((phase) => phase.host?.bytes ?? 0));
+  // CUDA is awake when it is asked what is free, and has what it takes itself.
+  return [await gpuRoom(peak.bytes - (phases[peak.phase]?.parts.runtime ?? 0)), machine(host)];
+}
+
+async function gpuRoom(bytes: number): Promise<MemoryRoom> {
+  const none = (reason: string) => ({ name: "GPU", available: null, reason, fits: false });
+  let found: DeviceInfo;
+  try {
+    found = await engine.device("cuda");
+  } catch (error) {
+    if (error instanceof HindsearchError) return none(error.message);
+    throw error;
+  }
+  const { available, reason = "it cannot be used", description, freeBytes } = found;
+  if (!available) return none(reason);
+  return { name: `Free on the GPU (${description})`, available: freeBytes, fits: bytes <= freeBytes };
 }

@@ -1,9 +1,13 @@
 import { createRequire } from "node:module";
 import { availableParallelism, cpus, release, totalmem } from "node:os";
+import { HindsearchError } from "../errors.js";
+import type { DeviceInfo, DeviceName } from "../native/addon.js";
+import type { ComputeType } from "../native/model.js";
 import { availableMemory } from "../policy/available-memory.js";
+import { logProbTolerance } from "../policy/device.js";
 import { engine } from "../policy/engine.js";
 import { formatBytes } from "../policy/memory-report.js";
-import type { Check } from "./check.js";
+import type { Check, Finding } from "./check.js";
 import { selfTest } from "./self-test.js";
 
 const require = createRequire(import.meta.url);
@@ -34,8 +38,11 @@ export function machineChecks(): Check[] {
       run: () => `${formatBytes(availableMemory())} available of ${formatBytes(totalmem())}`,
     },
     { name: "engine", run: () => `${engine.instructionSet}, ${engine.threads} threads` },
-    { name: "numerics f32", run: () => numerics("f32") },
-    { name: "numerics bf16", run: () => numerics("bf16") },
+    { name: "numerics f32", run: () => numerics("f32", "cpu") },
+    { name: "numerics bf16", run: () => numerics("bf16", "cpu") },
+    { name: "engine of the GPU", run: () => onGpu(describeGpu) },
+    { name: "numerics f32 on the GPU", run: () => onGpu(() => numerics("f32", "cuda")) },
+    { name: "numerics bf16 on the GPU", run: () => onGpu(() => numerics("bf16", "cuda")) },
     { name: "optional packages", run: optionalPackages },
   ];
 }
@@ -53,11 +60,31 @@ function cLibrary(): string {
     : `glibc ${header.glibcVersionRuntime}`;
 }
 
-async function numerics(compute: "f32" | "bf16"): Promise<string> {
-  const { logProb, gradient } = await selfTest(compute);
+/** A machine without a GPU lacks nothing. */
+async function onGpu(run: (info: DeviceInfo) => Promise<Finding> | Finding): Promise<Finding> {
+  let info: DeviceInfo;
+  try {
+    info = await engine.device("cuda");
+  } catch (error) {
+    if (error instanceof HindsearchError && error.code === "DEVICE_UNAVAILABLE") {
+      return { status: "skipped", detail: error.message };
+    }
+    throw error;
+  }
+  if (info.available) return run(info);
+  return { status: "skipped", detail: info.reason ?? "the GPU cannot be used" };
+}
+
+function describeGpu({ description, totalBytes, freeBytes }: DeviceInfo): string {
+  return `${description}; ${formatBytes(freeBytes)} free of ${formatBytes(totalBytes)}`;
+}
+
+async function numerics(compute: ComputeType, device: DeviceName): Promise<string> {
+  const { logProb, gradient } = await selfTest(compute, device);
+  const tolerance = logProbTolerance({ compute, device });
   return (
     `log-probs within ${logProb.toExponential(1)} nats of float64, gradients within ${gradient.toExponential(1)} of their ` +
-    "largest; decoded and scored bits are equal"
+    `largest; decoded and scored ${tolerance === 0 ? "bits are equal" : `log-probs are within ${tolerance} nats`}`
   );
 }
 

@@ -2,7 +2,7 @@ import { access, constants, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { AbortOptions } from "../abort.js";
 import { BoundProtocol } from "../agent/bound-protocol.js";
-import { estimateConfiguration } from "../config/estimate.js";
+import { estimateConfiguration, memoryRooms } from "../config/estimate.js";
 import type { Held } from "../config/held.js";
 import { OpenJudge } from "../config/open-judge.js";
 import { openPolicy } from "../config/open-policy.js";
@@ -12,7 +12,6 @@ import type { ReadConfiguration } from "../config/read.js";
 import type { Question } from "../data/question.js";
 import { HindsearchError } from "../errors.js";
 import type { JudgeInput } from "../judge/input.js";
-import { availableMemory } from "../policy/available-memory.js";
 import { formatBytes } from "../policy/memory-report.js";
 import type { Policy } from "../policy/policy.js";
 import { RunDirectory } from "../runs/run.js";
@@ -45,10 +44,17 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
     {
       name: "memory of the training",
       run: async () => {
-        const { peak } = await estimateConfiguration(configuration);
-        const available = availableMemory();
-        const detail = `${formatBytes(peak.bytes)} at its largest, in the phase ${peak.phase}; ${formatBytes(available)} available`;
-        return peak.bytes <= available ? detail : { status: "warning", detail: `${detail}; it does not fit` };
+        const estimate = await estimateConfiguration(configuration);
+        const { peak } = estimate;
+        const rooms = await memoryRooms(estimate);
+        const there = rooms.map(({ name, available, reason }) =>
+          available === null ? `${name}: ${reason}` : `${name}: ${formatBytes(available)}`,
+        );
+        const need = `${formatBytes(peak.bytes)} at its largest, in the phase ${peak.phase}`;
+        const detail = `${need}. ${there.join(". ")}`;
+        return rooms.every(({ fits }) => fits)
+          ? detail
+          : { status: "warning", detail: `${detail}. It does not fit` };
       },
     },
     {

@@ -83,9 +83,11 @@ export function cudaDecoding(
   );
 }
 
-/** Recorded passes have sizes in steps; so does their last. */
+/** Recorded passes have sizes in steps: `padded_rows` in `pass_index.h`. */
 function paddedRows(sequences: number): number {
-  return 2 ** Math.ceil(Math.log2(sequences));
+  if (sequences <= 2) return sequences;
+  const steps = [4, 64, 128, 256].findIndex((most) => sequences <= most);
+  return up(sequences, [4, 8, 16, 32][steps] ?? 64);
 }
 
 /** The phases of a run. */

@@ -4,6 +4,7 @@ import { type SearchSettings, searchSettings } from "../agent/search-options.js"
 import type { Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
 import { hashQuestions, protocolSettings } from "../evaluation/evaluate.js";
+import { logProbTolerance } from "../policy/device.js";
 import type { DistillTerm, KlTerm, PolicyTerm } from "../policy/objective.js";
 import type { Policy } from "../policy/policy.js";
 import type { StepOptions } from "../policy/policy-options.js";
@@ -156,7 +157,7 @@ export function resolveSettings(options: HindSearchOptions): TrainerSettings {
     microBatchTokens,
     checkpointActivations: options.checkpointActivations ?? true,
     measureEvery,
-    startupCheck: { trajectories: 8, tolerance: defaultTolerance(options.policy), ...options.startupCheck },
+    startupCheck: { trajectories: 8, tolerance: logProbTolerance(options.policy), ...options.startupCheck },
     maxSkippedUpdates,
     evaluateEvery: evaluation?.every ?? 50,
     evaluationModes: evaluation?.modes ?? ["greedy"],
@@ -232,16 +233,6 @@ function resolveDistillation(options: HindSearchOptions): DistillationSettings |
     judgeDeadline,
     maxTeacherTokens,
   };
-}
-
-/**
- * How far the log-prob of a rollout may be from that of the trainer, nats. On a GPU the two are computed by products of other
- * shapes, which cuBLAS may add in another order: float32 then rounds at 6e-8 of a sum, and in bf16 a sum may fall to the
- * other side of a rounding of 4e-3, a few dozen times one after the other.
- */
-function defaultTolerance({ device, compute }: Policy): number {
-  if (device === "cpu") return 0;
-  return compute === "bf16" ? 0.02 : 1e-4;
 }
 
 /** Family, size, compute type and a device that is no CPU, in words. */

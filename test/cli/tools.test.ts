@@ -7,6 +7,7 @@ import { describe, expect, test, vi } from "vitest";
 import { Policy } from "../../lib/policy/policy.js";
 import { completion, marked } from "../judge/chat-service.js";
 import { type CommandEvent, commandLine, configuration } from "../support/command-line.js";
+import { placeCudaFile, placeCudaStandIn } from "../support/cuda-addon.js";
 import { LoopbackServer, sendJson } from "../support/loopback-server.js";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -39,6 +40,8 @@ describe("doctor", () => {
       engine: expect.stringMatching(/^ok: \S+, \d+ threads/),
       "numerics f32": expect.stringMatching(/^ok: log-probs within \d\.\de-\d nats of float64/),
       "numerics bf16": expect.stringMatching(/^ok: log-probs within/),
+      "engine of the GPU": expect.stringMatching(/^skipped: The CUDA engine is not installed: .*build:cuda/),
+      "numerics bf16 on the GPU": expect.stringMatching(/^skipped: The CUDA engine is not installed/),
       model: expect.stringMatching(/^ok: llama, 0\.02 M parameters/),
       tokenizer: expect.stringMatching(/^ok: 27 ids/),
       questions: "ok: 6 to train, 2 to evaluate",
@@ -82,6 +85,37 @@ describe("doctor", () => {
     expect(code).toBe(3);
   });
 
+  test("looks at the GPU too, and at its memory where the configuration is to run there", async () => {
+    const GIB = 2 ** 30;
+    const gpu = { description: "NVIDIA X, cuBLAS 13.1", totalBytes: 24 * GIB, freeBytes: 20 * GIB };
+    await placeCudaStandIn(built, gpu);
+    const { code, stdout, stderr } = await run(["doctor", "train.yaml", "--device", "cuda"]);
+    expect(code, stdout + stderr).toBe(0);
+    expect(stdout).toMatch(/^ok +engine of the GPU: NVIDIA X, cuBLAS 13\.1; 20\.00 GiB free of 24\.00 GiB/m);
+    expect(stdout).toMatch(
+      /^ok +numerics f32 on the GPU: log-probs within .* log-probs are within 0\.0001 nats/m,
+    );
+    expect(stdout).toMatch(
+      /^ok +numerics bf16 on the GPU: log-probs within .* log-probs are within 0\.02 nats/m,
+    );
+    expect(stdout).toMatch(/^ok +memory of the training: .*Free on the GPU \(NVIDIA X, .*\): 20\.00 GiB/m);
+    expect(stdout).toMatch(/^ok +model: llama, .* on cuda/m);
+
+    await placeCudaStandIn(built, { ...gpu, freeBytes: 2 ** 20 });
+    const small = await run(["doctor", "train.yaml", "--device", "cuda"]);
+    expect(small.stdout).toMatch(/^warning +memory of the training: .*It does not fit/m);
+
+    await placeCudaStandIn(built, { available: false, reason: "No NVIDIA driver was found." });
+    const none = await run(["doctor", "train.yaml", "--device", "cuda"]);
+    expect(none.stdout).toMatch(/^skipped +numerics f32 on the GPU: No NVIDIA driver/m);
+    expect(none.stdout).toMatch(/^failed +model: No NVIDIA driver was found/m);
+    expect(none.code).toBe(5);
+
+    await placeCudaFile(built, "no shared object");
+    expect((await run(["doctor"])).stdout).toMatch(/^failed +engine of the GPU: .*cannot be loaded/m);
+    await built.placeBinary("build/Release/hindsearch.node");
+  });
+
   test("an engine that cannot be loaded is named with what to do", async () => {
     await built.removeBinary();
     const { code, stdout } = await run(["doctor"]);
@@ -93,6 +127,26 @@ describe("doctor", () => {
 });
 
 describe("estimate", () => {
+  test("of a GPU, with one to compare with and without", async () => {
+    const command = ["estimate", "train.yaml", "--device", "cuda", "--json"];
+    const without = await run(command);
+    expect(without.code, without.stderr).toBe(0);
+    const [unknown] = named(without.events, "memory");
+    expect(unknown).toMatchObject({
+      available: null,
+      fits: false,
+      settings: { device: "cuda", compute: "f32" },
+    });
+    const lines = (await run(command.slice(0, -1))).stdout;
+    expect(lines).toMatch(/^GPU: The CUDA engine is not installed/m);
+    expect(lines).toMatch(/^Available: .* It fits\.$/m);
+
+    await placeCudaStandIn(built, { totalBytes: 24e9, freeBytes: 20e9 });
+    const [memory] = named((await run(command)).events, "memory");
+    await built.placeBinary("build/Release/hindsearch.node");
+    expect(memory).toMatchObject({ available: 20e9, fits: true });
+  });
+
   test("says memory by phase, and time by a probe", async () => {
     const { code, events, stderr } = await run(["estimate", "train.yaml", "--probe", "--json"]);
     expect(code, stderr).toBe(0);

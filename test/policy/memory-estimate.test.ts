@@ -86,7 +86,7 @@ describeShared("Qwen2.5-0.5B by hand", () => {
 describeShared("Qwen2.5-0.5B on a GPU by hand", () => {
   const file = sharedPath("data", "configs", "Qwen2.5-0.5B-Instruct", "config.json");
   const config = JSON.parse(readFileSync(file, "utf8"));
-  const decoder = { cacheTokens: 65_536, maxBatch: 48, prefillTokens: 512 };
+  const decoder = { cacheTokens: 65_536, maxBatch: 90, prefillTokens: 512 };
   const options = { device: "cuda", tokenLimit: 151_936, sequences: 64, decoder } as const;
   const parameters = 494_032_768;
   const matrices = 24 * (896 * 1152 + 896 * 896 + 3 * 896 * 4864) + 151_936 * 896;
@@ -103,9 +103,9 @@ describeShared("Qwen2.5-0.5B on a GPU by hand", () => {
       moments: 8 * parameters,
       cache: 65_536 * 2 * 24 * 2 * 64 * 2,
     });
-    // Logits of the next power of two of sequences.
-    const rows = 560 * 4 * (1152 + 896 + 2 * 4864 + 896 + 4864 + 2 * 896);
-    expect(parts.decoder).toBe(64 * 151_936 * 4 + rows);
+    // Recorded passes have sizes in steps.
+    const rows = 602 * 4 * (1152 + 896 + 2 * 4864 + 896 + 4864 + 2 * 896);
+    expect(parts.decoder).toBe(96 * 151_936 * 4 + rows);
     expect(parts.kept).toBeUndefined();
   });
 

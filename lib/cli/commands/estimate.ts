@@ -1,10 +1,8 @@
 import type { Command } from "commander";
-import { estimateConfiguration } from "../../config/estimate.js";
+import { estimateConfiguration, memoryRooms } from "../../config/estimate.js";
 import { measureSteps, type ProbeResult } from "../../config/probe.js";
 import type { ReadConfiguration } from "../../config/read.js";
-import { availableMemory } from "../../policy/available-memory.js";
-import { engine } from "../../policy/engine.js";
-import { formatBytes, formatEstimate, type MemoryEstimate } from "../../policy/memory-report.js";
+import { formatBytes, formatEstimate } from "../../policy/memory-report.js";
 import { type CommandContext, type ConfigurationOptions, onRun, readFor, withModel } from "../context.js";
 import { wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";
@@ -32,13 +30,12 @@ async function estimate(context: CommandContext, options: EstimateOptions, file:
   const configuration = await readFor(context, file, options);
   const memory = await estimateConfiguration(configuration);
   output.line(formatEstimate(memory));
-  const rooms = await roomsOf(memory);
-  for (const { name, available, fits } of rooms) {
+  const rooms = await memoryRooms(memory);
+  for (const { name, available, fits, reason } of rooms) {
     const verdict = fits ? "It fits." : "It does not fit: docs/memory.md says what to change.";
-    output.line(typeof available === "string" ? available : `${name}: ${formatBytes(available)}. ${verdict}`);
+    output.line(available === null ? `${name}: ${reason}` : `${name}: ${formatBytes(available)}. ${verdict}`);
   }
-  const [first] = rooms;
-  const available = typeof first?.available === "number" ? first.available : null;
+  const available = rooms[0]?.available ?? null;
   output.event("memory", { ...memory, available, fits: rooms.every(({ fits }) => fits) });
   if (options.probe === undefined) return;
   const questions = options.probe === true ? 2 : options.probe;
@@ -51,40 +48,6 @@ async function estimate(context: CommandContext, options: EstimateOptions, file:
       ),
   });
   showTime(context, configuration, probe);
-}
-
-/** A memory that the training needs, and whether it suffices. */
-interface RoomFound {
-  name: string;
-  /** Bytes, or why nothing can be said. */
-  available: number | string;
-  fits: boolean;
-}
-
-/** CUDA is awake when it is asked what is free, and has what it takes itself. */
-function gpuNeed({ peak, phases }: MemoryEstimate): number {
-  return peak.bytes - (phases[peak.phase]?.parts.runtime ?? 0);
-}
-
-async function roomsOf(memory: MemoryEstimate): Promise<RoomFound[]> {
-  const { settings, peak, phases } = memory;
-  const machine = (bytes: number) => {
-    const available = availableMemory();
-    return { name: "Available", available, fits: bytes <= available };
-  };
-  if (settings.device === "cpu") return [machine(peak.bytes)];
-  const host = machine(Math.max(...Object.values(phases).map((phase) => phase.host?.bytes ?? 0)));
-  return [await gpu(gpuNeed(memory)), host];
-}
-
-async function gpu(bytes: number): Promise<RoomFound> {
-  const name = "Free on the GPU";
-  const found = await engine.device("cuda").catch((error: Error) => error);
-  if (found instanceof Error)
-    return { name, available: `No GPU to compare with. ${found.message}`, fits: false };
-  const { available, reason, description, freeBytes } = found;
-  if (!available) return { name, available: `No GPU to compare with. ${reason}`, fits: false };
-  return { name: `${name} (${description})`, available: freeBytes, fits: bytes <= freeBytes };
 }
 
 function showTime({ output }: CommandContext, { values }: ReadConfiguration, probe: ProbeResult): void {

@@ -2,7 +2,16 @@
 #include "native/test/cuda_host/device.h"
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <sstream>
+#include <string_view>
+
+#include "native/test/cuda_host/symbols.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace host_model {
 namespace {
@@ -72,9 +81,9 @@ cudaError_t result(cudaError_t error) {
   return error;
 }
 
-void set_memory(std::size_t bytes) {
+void set_machine(const Machine& machine) {
   const Lock lock(device().mutex);
-  device().total = bytes;
+  device().machine = machine;
 }
 std::size_t memory_used() {
   const Lock lock(device().mutex);
@@ -83,6 +92,42 @@ std::size_t memory_used() {
 std::size_t kernels_run() {
   const Lock lock(device().mutex);
   return device().kernels;
+}
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+// Whether AddressSanitizer knows `address` as the host's. Pinned memory both sides may use.
+bool host_address(std::uintptr_t address) {
+  auto* const memory = reinterpret_cast<void*>(address);
+  if (allocation_of(memory, 0) != nullptr) return false;
+  void* region = nullptr;
+  std::size_t bytes = 0;
+  char name[1];
+  const std::string_view kind =
+      __asan_locate_address(memory, name, sizeof(name), &region, &bytes);
+  const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(region);
+  return (kind == "heap" || kind == "stack" || kind == "global") && offset < bytes;
+}
+#endif
+
+}  // namespace
+
+// A device could not follow a pointer to the host's memory.
+void check_argument([[maybe_unused]] const void* kernel, [[maybe_unused]] const void* argument,
+                    [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
+    const Lock lock(device().mutex);
+    std::uintptr_t word;
+    std::memcpy(&word, static_cast<const char*>(argument) + at, sizeof(word));
+    if (word < 4096 || !host_address(word)) continue;
+    std::ostringstream text;
+    text << symbol_name(kernel) << " is given a pointer to memory that is not the device's (0x" << std::hex
+         << word << ")";
+    throw Fault{text.str()};
+  }
+#endif
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
@@ -113,19 +158,34 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 using host_model::device;
 using host_model::result;
 
+namespace {
+
+// What every call that needs a device says where there is none.
+cudaError_t missing_device() {
+  const host_model::Machine& machine = device().machine;
+  if (machine.driver < CUDART_VERSION) return cudaErrorInsufficientDriver;
+  return machine.devices == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+cudaError_t missing_device(int index) {
+  if (const cudaError_t error = missing_device()) return error;
+  return index >= 0 && index < device().machine.devices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+}  // namespace
+
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = 0;
+  if (const cudaError_t error = missing_device()) return result(error);
+  *count = device().machine.devices;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* index) {
   *index = 0;
-  return cudaSuccess;
+  return result(missing_device());
 }
-cudaError_t cudaSetDevice(int index) {
-  return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
-}
+cudaError_t cudaSetDevice(int index) { return result(missing_device(index)); }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = device().machine.driver;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
@@ -134,10 +194,10 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
-  if (index != 0) return result(cudaErrorInvalidDevice);
+  if (const cudaError_t error = missing_device(index)) return result(error);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "host model");
-  properties->totalGlobalMem = device().total;
+  properties->totalGlobalMem = device().machine.memory;
   properties->sharedMemPerBlock = 48 * 1024;
   properties->sharedMemPerBlockOptin = host_model::kSharedLimit;
   properties->warpSize = 32;
@@ -146,8 +206,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   properties->maxThreadsDim[2] = 64;
   properties->maxGridSize[0] = 0x7fffffff;
   properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
-  properties->major = 8;
-  properties->minor = 0;
+  properties->major = device().machine.major;
+  properties->minor = device().machine.minor;
   properties->multiProcessorCount = 4;
   properties->memoryPoolsSupported = 1;
   return cudaSuccess;

@@ -11,7 +11,8 @@ namespace host_model {
 
 struct Allocation {
   std::size_t bytes;
-  bool pinned;  // host memory that the device can read
+  bool pinned;           // host memory that the device can read
+  bool leaving = false;  // freed, once the work before that is done
 };
 
 struct Device {
@@ -20,17 +21,27 @@ struct Device {
   std::map<const char*, Allocation> allocations;
   std::size_t used = 0;
   std::size_t used_high = 0;
-  std::size_t total = kDefaultMemory;
+  Machine machine;
   std::uint64_t release_threshold = 0;
   CUstream_st default_stream;
   std::set<CUstream_st*> streams;
   std::set<CUevent_st*> events;
   std::map<const void*, std::size_t> shared_limits;  // of kernels that asked for more
   std::size_t kernels = 0;
+  int at_work = 0;
 
   Device();
 };
 Device& device();
+
+// While one lives the device's memory can be used; the host must not touch it.
+class AtWork {
+ public:
+  AtWork();
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+  ~AtWork();
+};
 
 // The allocation that holds all of [memory, memory + bytes); null if none does.
 const Allocation* allocation_of(const void* memory, std::size_t bytes);

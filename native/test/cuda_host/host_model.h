@@ -3,8 +3,10 @@
 // A kernel's blocks run one after the other on the calling OS thread; the threads of a block are
 // fibers. What the hardware leaves to luck is an error here, thrown as Fault from the launch or, with
 // streams as late as on a device, from the call that waits: a barrier or a warp operation that not all
-// its threads reach, shared memory beyond what was asked for, and, in AddressSanitizer's hands, every
-// access outside an allocation. Device memory and shared memory start as numbers that are not numbers.
+// its threads reach, a copy beyond an allocation, work that a graph must not record. Device memory and
+// shared memory start as numbers that are not numbers. In AddressSanitizer's hands every access outside
+// an allocation is an error too, as is the host's use of device memory, and a host pointer given to a
+// kernel.
 //
 // Environment:
 //   HINDSEARCH_CUDA_ORDER  forward (the default), reverse or random: which of the threads that could
@@ -36,9 +38,15 @@ inline constexpr std::uint16_t kUnwritten = 0x7ff7;
 inline constexpr unsigned kThreadLimit = 1024;
 inline constexpr std::size_t kSharedLimit = 99 * 1024;
 
-// Memory of the model's device, all of it free.
-inline constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;
-void set_memory(std::size_t bytes);
+// The machine that the runtime finds. Its memory is free but for what the process took.
+struct Machine {
+  int driver = 13000;  // 0: none installed
+  int devices = 1;
+  int major = 8;  // compute capability
+  int minor = 0;
+  std::size_t memory = std::size_t{4} << 30;
+};
+void set_machine(const Machine& machine);
 // Bytes in use; kernels launched so far, recorded ones each time they ran.
 std::size_t memory_used();
 std::size_t kernels_run();

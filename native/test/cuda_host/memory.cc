@@ -1,4 +1,5 @@
 // Device memory, pinned host memory, and copies.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -8,16 +9,37 @@
 #include "native/test/cuda_host/device.h"
 #include "native/test/cuda_host/unwritten.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace host_model {
 namespace {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
+std::size_t free_bytes() {
+  const std::size_t total = device().machine.memory;
+  return total - std::min(total, device().used);
+}
+
+// To AddressSanitizer device memory is no memory while the device rests.
+void forbid([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(data, bytes);
+#endif
+}
+void allow([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(data, bytes);
+#endif
+}
+
 cudaError_t allocate(void** memory, std::size_t bytes, bool pinned) {
   *memory = nullptr;
   if (bytes == 0) return pinned ? cudaErrorInvalidValue : cudaSuccess;
   Device& one = device();
-  if (!pinned && bytes > one.total - std::min(one.total, one.used)) {
+  if (!pinned && bytes > free_bytes()) {
     return cudaErrorMemoryAllocation;
   }
   // An allocation of its own, aligned as the device aligns: AddressSanitizer knows its end.
@@ -25,19 +47,26 @@ cudaError_t allocate(void** memory, std::size_t bytes, bool pinned) {
   if (posix_memalign(&data, 256, bytes) != 0) return cudaErrorMemoryAllocation;
   fill_unwritten(data, bytes);
   one.allocations[static_cast<char*>(data)] = {bytes, pinned};
+  if (!pinned && one.at_work == 0) forbid(data, bytes);
   if (!pinned) one.used_high = std::max(one.used_high, one.used += bytes);
   *memory = data;
   return cudaSuccess;
 }
 
-// Takes an allocation off the list; the caller frees it. False if `memory` is the start of none.
-bool release(void* memory, bool pinned) {
-  Device& one = device();
-  const auto found = one.allocations.find(static_cast<char*>(memory));
-  if (found == one.allocations.end() || found->second.pinned != pinned) return false;
-  if (!pinned) one.used -= found->second.bytes;
-  one.allocations.erase(found);
-  return true;
+// The live allocation that starts at `memory`; the end if there is none.
+auto find(void* memory, bool pinned) {
+  auto& all = device().allocations;
+  const auto found = all.find(static_cast<char*>(memory));
+  const bool right = found != all.end() && found->second.pinned == pinned && !found->second.leaving;
+  return right ? found : all.end();
+}
+cudaError_t release(void* memory, bool pinned) {
+  const auto found = find(memory, pinned);
+  if (found == device().allocations.end()) return cudaErrorInvalidValue;
+  if (!pinned) device().used -= found->second.bytes;
+  device().allocations.erase(found);
+  std::free(memory);
+  return cudaSuccess;
 }
 
 bool on_device(const void* memory, std::size_t bytes) {
@@ -91,6 +120,19 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
 
 }  // namespace
 
+AtWork::AtWork() {
+  if (device().at_work++ > 0) return;
+  for (const auto& [data, allocation] : device().allocations) {
+    if (!allocation.pinned) allow(data, allocation.bytes);
+  }
+}
+AtWork::~AtWork() {
+  if (--device().at_work > 0) return;
+  for (const auto& [data, allocation] : device().allocations) {
+    if (!allocation.pinned) forbid(data, allocation.bytes);
+  }
+}
+
 const Allocation* allocation_of(const void* memory, std::size_t bytes) {
   const auto& all = device().allocations;
   const auto* const begin = static_cast<const char*>(memory);
@@ -98,7 +140,8 @@ const Allocation* allocation_of(const void* memory, std::size_t bytes) {
   if (after == all.begin()) return nullptr;
   const auto& [start, allocation] = *--after;
   const auto offset = static_cast<std::size_t>(begin - start);
-  const bool inside = offset < allocation.bytes && bytes <= allocation.bytes - offset;
+  const bool inside = !allocation.leaving && offset < allocation.bytes &&
+                      bytes <= allocation.bytes - offset;
   return inside ? &allocation : nullptr;
 }
 
@@ -120,9 +163,7 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
   host_model::drain_all();
-  if (!host_model::release(memory, false)) return result(cudaErrorInvalidValue);
-  std::free(memory);
-  return cudaSuccess;
+  return result(host_model::release(memory, false));
 }
 
 cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t handle) {
@@ -144,8 +185,15 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t handle) {
   if (stream->capture != cudaStreamCaptureStatusNone) {
     throw host_model::Fault{"the freeing of memory is recorded"};
   }
-  if (!host_model::release(memory, false)) return result(cudaErrorInvalidValue);
-  return result(host_model::enqueue(stream, [memory] { std::free(memory); }));
+  const auto found = host_model::find(memory, false);
+  if (found == device().allocations.end()) return result(cudaErrorInvalidValue);
+  // The pool may give it away at once; work that is queued may still use it.
+  found->second.leaving = true;
+  device().used -= found->second.bytes;
+  return result(host_model::enqueue(stream, [found] {
+    std::free(const_cast<char*>(found->first));
+    device().allocations.erase(found);
+  }));
 }
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
@@ -161,15 +209,13 @@ cudaError_t cudaFreeHost(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
   host_model::drain_all();
-  if (!host_model::release(memory, true)) return result(cudaErrorInvalidValue);
-  std::free(memory);
-  return cudaSuccess;
+  return result(host_model::release(memory, true));
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const Lock lock(device().mutex);
-  *total = device().total;
-  *free = device().total - std::min(device().total, device().used);
+  *total = device().machine.memory;
+  *free = host_model::free_bytes();
   return cudaSuccess;
 }
 

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "native/test/cuda_host/host_model.h"
@@ -188,16 +190,28 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
 namespace host_model {
+
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread);
+void check_argument(const void* kernel, const void* argument, std::size_t bytes);
+
 }  // namespace host_model
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  return host_model::launch(*config, reinterpret_cast<const void*>(kernel),
-                            [kernel, copies] { std::apply(kernel, copies); });
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...),
+                "a kernel's arguments are copied byte by byte");
+  const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
+  static_assert(sizeof(copies) <= 4096, "a kernel takes 4 KiB of arguments");
+  const auto* const address = reinterpret_cast<const void*>(kernel);
+  const auto check = [&](auto argument) {
+    // Padding holds what was there before, which may look like anything.
+    __builtin_clear_padding(&argument);
+    host_model::check_argument(address, &argument, sizeof(argument));
+  };
+  std::apply([&](const auto&... each) { (check(each), ...); }, copies);
+  return host_model::launch(*config, address, [kernel, copies] { std::apply(kernel, copies); });
 }
 
 template <class T>

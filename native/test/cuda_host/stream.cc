@@ -78,6 +78,8 @@ cudaError_t enqueue(CUstream_st* stream, HostModelWork work) {
 }
 
 void drain(CUstream_st* stream) {
+  if (stream->pending.empty()) return;
+  const AtWork at_work;
   try {
     while (!stream->pending.empty()) {
       const HostModelWork work = std::move(stream->pending.front());

@@ -1,0 +1,404 @@
+// Row-wise and element-wise kernels against the CPU backend.
+#include <algorithm>
+#include <limits>
+
+#include "native/test/cuda/device_case.h"
+#include "native/test/reference.h"
+
+namespace hindsearch::testing {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// The CPU's sums run over sixteen lanes, a kernel's over up to 512 threads: they differ by
+// roundings.
+constexpr double kTolerance = 2e-6;
+
+std::unique_ptr<Backend> reference_backend() {
+  return cpu::make_cpu_backend(ComputeType::f32, *cpu::supported_kernels().back());
+}
+
+// Where `expected` has the NaN that an output was filled with, nobody may have written.
+double error_of(const Floats& actual, const Floats& expected) {
+  CHECK_EQ(actual.size(), expected.size());
+  double error = 0, scale = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      CHECK(same_bits(&actual[i], &expected[i], 1));
+      continue;
+    }
+    const double difference = std::abs(double{actual[i]} - expected[i]);
+    error = difference <= error ? error : difference;  // NaN stays
+    scale = std::max(scale, std::abs(double{expected[i]}));
+  }
+  return scale > 0 ? error / scale : error;
+}
+
+using Sizes = std::vector<std::pair<std::size_t, std::size_t>>;  // rows, width
+
+struct Shape {
+  std::size_t rows, heads, width, stride;
+  std::int64_t r() const { return static_cast<std::int64_t>(rows); }
+  ConstHeadsView view(const float* x) const {
+    return {x, r(), static_cast<std::int64_t>(heads), static_cast<std::int64_t>(width),
+            static_cast<std::int64_t>(stride)};
+  }
+  HeadsView view(float* x) const {
+    return {x, r(), static_cast<std::int64_t>(heads), static_cast<std::int64_t>(width),
+            static_cast<std::int64_t>(stride)};
+  }
+  std::size_t size() const { return rows * stride; }
+  Floats poison() const { return Floats(size(), kNaN); }
+};
+// Each way of sharing a row: by part of a warp, a warp, a block; whole quads and single elements;
+// few rows and so many that a group has several; the last wider than shared memory.
+const std::vector<Shape> kShapes = {{1, 1, 1, 1},         {2, 1, 2, 2},       {3, 1, 12, 12},
+                                    {257, 1, 33, 40},     {33, 4, 2, 8},      {257, 3, 32, 110},
+                                    {32, 14, 64, 900},    {3, 5, 96, 480},    {257, 2, 128, 260},
+                                    {33, 1, 130, 130},    {2, 1, 252, 256},   {3, 1, 896, 896},
+                                    {32, 1, 2048, 2052},  {1, 1, 4865, 4865}, {257, 1, 96, 96},
+                                    {2, 1, 25604, 25604}, {3001, 1, 12, 12},  {6, 1, 8200, 8200}};
+
+TEST(rms_norm_matches_the_cpu) {
+  const auto cpu = reference_backend();
+  const DeviceCase device(ComputeType::f32);
+  for (const Shape& s : kShapes) {
+    constexpr float kEpsilon = 1e-5f;
+    // y is a view of its own, for an odd number of rows one that no whole quads fit.
+    const Shape other{s.rows, s.heads, s.width, s.heads * s.width + s.rows % 2};
+    const Floats x = normal(s.size(), 1, 3), weight = normal(s.width, 2);
+    Floats y = other.poison(), inv_rms(s.rows * s.heads);
+    cpu->rms_norm(s.view(x.data()), weight.data(), kEpsilon, other.view(y.data()), inv_rms.data());
+
+    const auto device_x = device.upload(x), device_weight = device.upload(weight);
+    const auto device_y = device.upload(other.poison()), device_inv = device.floats(inv_rms.size());
+    cuda::rms_norm(device.context(), s.view(device_x.data()), device_weight.data(), kEpsilon,
+                   other.view(device_y.data()), device_inv.data());
+    const Floats actual = device_y.download();
+    CHECK(error_of(actual, y) < kTolerance);
+    CHECK(error_of(device_inv.download(), inv_rms) < kTolerance);
+
+    // In place; and the last row alone, which another alignment must not change either.
+    const auto in_place = device.upload(x);
+    cuda::rms_norm(device.context(), s.view(static_cast<const float*>(in_place.data())),
+                   device_weight.data(), kEpsilon, s.view(in_place.data()), nullptr);
+    Floats shifted(1, 0.0f);
+    shifted.insert(shifted.end(), x.end() - static_cast<std::ptrdiff_t>(s.stride), x.end());
+    const auto alone = device.upload(shifted);
+    const Shape one{1, s.heads, s.width, s.stride};
+    cuda::rms_norm(device.context(), one.view(static_cast<const float*>(alone.data() + 1)),
+                   device_weight.data(), kEpsilon, one.view(alone.data() + 1), nullptr);
+    const Floats in_place_y = in_place.download(), alone_y = alone.download();
+    for (std::size_t r = 0; r < s.rows; ++r) {
+      CHECK(same_bits(&in_place_y[r * s.stride], &actual[r * other.stride], s.heads * s.width));
+    }
+    CHECK(same_bits(&alone_y[1], &actual[(s.rows - 1) * other.stride], s.heads * s.width));
+  }
+}
+
+TEST(rms_norm_backward_matches_the_cpu) {
+  const auto cpu = reference_backend();
+  const DeviceCase device(ComputeType::f32);
+  for (const Shape& s : kShapes) {
+    // d_y and d_x are views of their own, now and then one that no whole quads fit.
+    const std::size_t row = s.heads * s.width;
+    const Shape ys{s.rows, s.heads, s.width, row + (s.rows % 3 == 0)};
+    const Shape xs{s.rows, s.heads, s.width, row + s.rows % 2};
+    const Floats x = normal(s.size(), 1, 3), weight = normal(s.width, 2),
+                 d_y = normal(ys.size(), 3), before = normal(xs.size(), 4),
+                 d_weight_before = normal(s.width, 5);
+    Floats y(s.size()), inv_rms(s.rows * s.heads), d_x = before, d_weight = d_weight_before;
+    cpu->rms_norm(s.view(x.data()), weight.data(), 1e-6f, s.view(y.data()), inv_rms.data());
+    cpu->rms_norm_backward(s.view(x.data()), inv_rms.data(), weight.data(), ys.view(d_y.data()),
+                           xs.view(d_x.data()), d_weight.data());
+
+    const auto device_x = device.upload(x), device_inv = device.upload(inv_rms),
+               device_weight = device.upload(weight), device_dy = device.upload(d_y);
+    Floats first;
+    for (int run = 0; run < 2; ++run) {
+      const auto device_dx = device.upload(before), device_dw = device.upload(d_weight_before);
+      cuda::rms_norm_backward(device.context(), s.view(static_cast<const float*>(device_x.data())),
+                              device_inv.data(), device_weight.data(),
+                              ys.view(static_cast<const float*>(device_dy.data())),
+                              xs.view(device_dx.data()), device_dw.data());
+      const Floats actual = device_dw.download();
+      CHECK(error_of(device_dx.download(), d_x) < kTolerance);
+      CHECK(error_of(actual, d_weight) < kTolerance);
+      if (run == 0) first = actual;
+      CHECK(same_bits(actual, first));
+    }
+  }
+}
+
+TEST(a_norm_of_huge_and_tiny_rows) {
+  const auto cpu = reference_backend();
+  const DeviceCase device(ComputeType::f32);
+  const Shape s{2, 1, 64, 64};
+  Floats x = normal(s.size(), 1);
+  for (std::size_t i = 0; i < s.width; ++i) {
+    x[i] *= 1e17f;
+    x[s.width + i] *= 1e-12f;
+  }
+  const Floats weight = normal(s.width, 2), d_y = normal(s.size(), 3);
+  Floats y(s.size()), inv_rms(s.rows), d_x(s.size()), d_weight(s.width);
+  cpu->rms_norm(s.view(x.data()), weight.data(), 1e-6f, s.view(y.data()), inv_rms.data());
+  cpu->rms_norm_backward(s.view(x.data()), inv_rms.data(), weight.data(), s.view(d_y.data()),
+                         s.view(d_x.data()), d_weight.data());
+  const auto device_x = device.upload(x), device_w = device.upload(weight),
+             device_dy = device.upload(d_y), device_y = device.upload(s.poison()),
+             device_inv = device.floats(s.rows), device_dx = device.upload(Floats(s.size())),
+             device_dw = device.upload(Floats(s.width));
+  const ConstHeadsView xs = s.view(static_cast<const float*>(device_x.data()));
+  cuda::rms_norm(device.context(), xs, device_w.data(), 1e-6f, s.view(device_y.data()),
+                 device_inv.data());
+  cuda::rms_norm_backward(device.context(), xs, device_inv.data(), device_w.data(),
+                          s.view(static_cast<const float*>(device_dy.data())),
+                          s.view(device_dx.data()), device_dw.data());
+  const Floats actual_y = device_y.download(), actual_dx = device_dx.download();
+  for (std::size_t r = 0; r < 2; ++r) {
+    const auto row = [&](const Floats& from) {
+      return Floats(&from[r * s.width], &from[r * s.width] + s.width);
+    };
+    CHECK(error_of(row(actual_y), row(y)) < kTolerance);
+    CHECK(error_of(row(actual_dx), row(d_x)) < kTolerance);
+  }
+  CHECK(error_of(device_dw.download(), d_weight) < kTolerance);
+}
+
+TEST(rope_matches_the_cpu_and_its_inverse_undoes_it) {
+  const auto cpu = reference_backend();
+  const DeviceCase device(ComputeType::f32);
+  constexpr std::size_t kPositions = 41;
+  for (const Shape& s : std::vector<Shape>{{1, 1, 2, 2},
+                                           {3, 2, 12, 24},
+                                           {33, 3, 24, 77},
+                                           {257, 14, 64, 1152},
+                                           {2, 1, 96, 100},
+                                           {33, 2, 128, 257},
+                                           {2, 5, 256, 1280},
+                                           {3, 70, 64, 4480}}) {
+    const std::size_t half = s.width / 2;
+    std::vector<std::int32_t> positions(s.rows);
+    for (std::size_t r = 0; r < s.rows; ++r) positions[r] = static_cast<std::int32_t>(r * 5 % 41);
+    Floats cosines(kPositions * half), sines(kPositions * half);
+    for (std::size_t i = 0; i < cosines.size(); ++i) {
+      cosines[i] = std::cos(static_cast<float>(i));
+      sines[i] = std::sin(static_cast<float>(i));
+    }
+    Floats before = normal(s.size(), 1);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (i % s.stride >= s.heads * s.width) before[i] = kNaN;
+    }
+    Floats expected = before;
+    const auto index = cpu->index(false);
+    index->assign({}, positions, {});
+    cpu->rope(s.view(expected.data()), *index, cosines.data(), sines.data(), false);
+
+    const auto x = device.upload(before), device_cosines = device.upload(cosines),
+               device_sines = device.upload(sines);
+    const auto device_positions = device.upload(positions);
+    cuda::rope(device.context(), s.view(x.data()), device_positions.data(), device_cosines.data(),
+               device_sines.data(), false);
+    // Two products and a sum: fused or not.
+    CHECK(error_of(x.download(), expected) < 2e-7);
+    cuda::rope(device.context(), s.view(x.data()), device_positions.data(), device_cosines.data(),
+               device_sines.data(), true);
+    CHECK(error_of(x.download(), before) < 5e-7);
+  }
+}
+
+TEST(silu_gate_matches_the_cpu) {
+  const auto cpu = reference_backend();
+  const DeviceCase device(ComputeType::f32);
+  for (const auto& [rows, width] :
+       Sizes{{1, 1}, {2, 2}, {3, 12}, {257, 33}, {33, 64}, {2, 4864}, {3, 4863}, {5, 1028}}) {
+    const auto r = static_cast<std::int64_t>(rows), w = static_cast<std::int64_t>(width);
+    Floats gate_up = normal(rows * 2 * width, 1, 5);
+    gate_up[0] = rows % 2 ? 200.0f : -200.0f;
+    const Floats d_out = normal(rows * width, 2);
+    Floats out(d_out.size()), d_gate_up = gate_up, again = d_out;
+    cpu->silu_gate(gate_up.data(), r, w, out.data());
+    cpu->silu_gate_backward(d_gate_up.data(), again.data(), r, w);
+
+    const auto x = device.upload(gate_up), d = device.upload(d_out);
+    const auto y = device.upload(Floats(out.size(), kNaN));
+    cuda::silu_gate(device.context(), x.data(), r, w, y.data());
+    cuda::silu_gate_backward(device.context(), x.data(), d.data(), r, w);
+    const Floats actual = y.download(), actual_d = x.download(), actual_again = d.download();
+    // Element by element: an exponential within 2 ulp, a quotient and four roundings.
+    const auto near = [](const Floats& a, const Floats& b) {
+      for (std::size_t i = 0; i < b.size(); ++i) {
+        CHECK_NEAR(a[i], b[i], 1e-6 * std::abs(double{b[i]}) + 1e-30);
+      }
+    };
+    near(actual, out);
+    near(actual_again, again);
+    CHECK(error_of(actual_d, d_gate_up) < 1e-6);
+  }
+  const Floats extreme = {-200, 1, 200, 1, kNaN, 1};
+  const auto x = device.upload(extreme), y = device.floats(3);
+  cuda::silu_gate(device.context(), x.data(), 3, 1, y.data());
+  const Floats out = y.download();
+  CHECK_EQ(out[0], 0.0f);
+  CHECK_EQ(out[1], 200.0f);
+  CHECK(std::isnan(out[2]));
+}
+
+TEST(embedding_reads_and_adds_rows) {
+  const DeviceCase device(ComputeType::f32);
+  for (const auto& [rows, width] :
+       Sizes{{1, 1}, {2, 2}, {3, 33}, {400, 70}, {257, 12}, {33, 2048}, {3, 4865}}) {
+    constexpr std::size_t kVocabulary = 19;
+    const Floats table = normal(kVocabulary * width, 1), d_out = normal(rows * width, 2);
+    const auto tokens = tokens_below(rows, kVocabulary, 3);
+    const auto w = static_cast<std::int64_t>(width);
+
+    const auto device_table = device.upload(table), out = device.upload(Floats(rows * width, kNaN));
+    const auto device_tokens = device.upload(tokens);
+    cuda::gather(device.context(), device_tokens.data(), static_cast<std::int64_t>(rows),
+                 device_table.data(), w, out.data());
+    const Floats read = out.download();
+
+    Floats d_table = normal(table.size(), 4);
+    const auto device_d_table = device.upload(d_table), device_d_out = device.upload(d_out);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t at = static_cast<std::size_t>(tokens[r]) * width;
+      CHECK(same_bits(&read[r * width], &table[at], width));
+      for (std::size_t i = 0; i < width; ++i) d_table[at + i] += d_out[r * width + i];
+    }
+
+    std::vector<Token> ids = tokens;
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    std::vector<std::int32_t> begin = {0}, order;
+    for (const Token id : ids) {
+      for (std::size_t r = 0; r < rows; ++r) {
+        if (tokens[r] == id) order.push_back(static_cast<std::int32_t>(r));
+      }
+      begin.push_back(static_cast<std::int32_t>(order.size()));
+    }
+    const auto device_ids = device.upload(ids);
+    const auto device_begin = device.upload(begin), device_order = device.upload(order);
+    cuda::scatter_add(device.context(),
+                      {.count = static_cast<std::int32_t>(ids.size()),
+                       .tokens = device_ids.data(),
+                       .begin = device_begin.data(),
+                       .rows = device_order.data()},
+                      device_d_out.data(), w, device_d_table.data());
+    CHECK(same_bits(device_d_table.download(), d_table));  // row order exactly
+  }
+}
+
+TEST(element_wise_ops) {
+  const DeviceCase device(ComputeType::f32);
+  // The offset takes the wide loads away.
+  for (const std::size_t offset : {0, 1}) {
+    for (const std::size_t count : {1, 3, 4, 7, 8, 9, 33, 2048, 100003}) {
+      const auto n = static_cast<std::int64_t>(count);
+      Floats x = normal(offset + count, 1);
+      const Floats y = normal(offset + count, 2);
+      const auto device_x = device.upload(x), device_y = device.upload(y);
+      cuda::add(device.context(), device_x.data() + offset, device_y.data() + offset, n);
+      const Floats sum = device_y.download();
+      for (std::size_t i = offset; i < sum.size(); ++i) CHECK_EQ(sum[i], y[i] + x[i]);
+      if (offset) CHECK_EQ(sum[0], y[0]);
+
+      cuda::zero(device.context(), device_y.data() + offset, n - 1);
+      const Floats zeros = device_y.download();
+      for (std::size_t i = offset; i + 1 < zeros.size(); ++i) CHECK_EQ(zeros[i], 0.0f);
+      CHECK_EQ(zeros.back(), sum.back());
+
+      const auto halves = device.array<cuda::bf16>(offset + count);
+      const auto back = device.upload(Floats(offset + count, kNaN));
+      cuda::to_bf16(device.context(), device_x.data() + offset, halves.data() + offset, n);
+      cuda::from_bf16(device.context(), halves.data() + offset, back.data() + offset, n);
+      const Floats rounded = back.download();
+      for (std::size_t i = offset; i < rounded.size(); ++i) {
+        CHECK_EQ(rounded[i], reference::operand(x[i], ComputeType::bf16));
+      }
+    }
+  }
+}
+
+TEST(bf16_rounds_to_nearest_even) {
+  const DeviceCase device(ComputeType::bf16);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Floats x = {1.00390625f, 1.01171875f, -1.00390625f, kInfinity,   -kInfinity,
+                    3.4e38f,     0.0f,        -0.0f,        0x1.3p-133f, kNaN};
+  const Floats expected = {1.0f,      1.015625f, -1.0f, kInfinity, -kInfinity,
+                           kInfinity, 0.0f,      -0.0f, 0x1p-133f, kNaN};
+  const auto from = device.upload(x), to = device.floats(x.size());
+  const auto halves = device.array<cuda::bf16>(x.size());
+  const auto n = static_cast<std::int64_t>(x.size());
+  cuda::to_bf16(device.context(), from.data(), halves.data(), n);
+  cuda::from_bf16(device.context(), halves.data(), to.data(), n);
+  const Floats actual = to.download();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      CHECK(std::isnan(actual[i]));
+    } else {
+      CHECK(same_bits(&actual[i], &expected[i], 1));
+    }
+  }
+}
+
+TEST(bias_and_column_sums) {
+  const DeviceCase device(ComputeType::f32);
+  // One stage of sums, two and three.
+  for (const auto& [rows, width] : Sizes{{1, 1},
+                                         {2, 33},
+                                         {3, 4865},
+                                         {33, 64},
+                                         {257, 12},
+                                         {512, 31},
+                                         {513, 96},
+                                         {3000, 36},
+                                         {140000, 2}}) {
+    const auto r = static_cast<std::int64_t>(rows), w = static_cast<std::int64_t>(width);
+    const Floats x = normal(rows * width, 1), bias = normal(width, 2), before = normal(width, 3);
+    const auto device_x = device.upload(x), device_bias = device.upload(bias);
+    Floats first;
+    std::vector<double> expected = reference::widen(before);
+    for (std::size_t i = 0; i < x.size(); ++i) expected[i % width] += x[i];
+    for (int run = 0; run < 2; ++run) {
+      const auto sums = device.upload(before);
+      cuda::column_sums(device.context(), device_x.data(), r, w, sums.data());
+      const Floats actual = sums.download();
+      // Chains of at most 32 terms: their error is far below that of the terms' own sum.
+      CHECK(relative_error(actual, expected) < 2e-6);
+      if (run == 0) first = actual;
+      CHECK(same_bits(actual, first));
+    }
+    if (rows > 1000) continue;
+    cuda::add_bias(device.context(), device_bias.data(), device_x.data(), r, w, false);
+    const Floats added = device_x.download();
+    for (std::size_t i = 0; i < x.size(); ++i) CHECK_EQ(added[i], x[i] + bias[i % width]);
+    const auto fresh = device.upload(Floats(x.size(), kNaN));
+    cuda::add_bias(device.context(), device_bias.data(), fresh.data(), r, w, true);
+    const Floats only = fresh.download();
+    for (std::size_t i = 0; i < x.size(); ++i) CHECK_EQ(only[i], bias[i % width]);
+  }
+}
+
+TEST(no_rows_are_nothing_to_do) {
+  const DeviceCase device(ComputeType::f32);
+  const auto x = device.upload(Floats{1, 2, 3, 4});
+  const cuda::Context& context = device.context();
+  const HeadsView none{x.data(), 0, 1, 2, 2};
+  cuda::zero(context, x.data(), 0);
+  cuda::add(context, x.data(), x.data(), 0);
+  cuda::add_bias(context, x.data(), x.data(), 0, 2, true);
+  cuda::column_sums(context, x.data(), 0, 2, x.data());
+  cuda::gather(context, nullptr, 0, x.data(), 2, x.data());
+  cuda::scatter_add(context, {}, x.data(), 2, x.data());
+  cuda::rms_norm(context, none, x.data(), 1e-6f, none, nullptr);
+  cuda::rms_norm_backward(context, none, nullptr, x.data(), none, none, x.data());
+  cuda::rope(context, none, nullptr, x.data(), x.data(), false);
+  cuda::silu_gate(context, x.data(), 0, 2, x.data());
+  cuda::silu_gate_backward(context, x.data(), x.data(), 0, 2);
+  CHECK_EQ(cuda::sum_of_squares(context, x.data(), 0), 0.0);
+  CHECK(same_bits(x.download(), Floats{1, 2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace hindsearch::testing

@@ -38,11 +38,12 @@ TEST(matrix_products) {
       const bool a_transposed = (which & 1) != 0, b_transposed = (which & 2) != 0,
                  accumulate = (which & 4) != 0;
       const auto size = [](std::int64_t rows) { return static_cast<std::size_t>(rows * stride); };
-      const Floats a = normal(size(a_transposed ? k : m), 1), b = normal(size(b_transposed ? n : k), 2);
+      const Floats a = normal(size(a_transposed ? k : m), 1),
+                   b = normal(size(b_transposed ? n : k), 2);
       const Floats before = normal(m * c_stride, 3);
       const auto at = [&](const Floats& x, std::int64_t row, std::int64_t column, bool transposed) {
-        const float value = x[static_cast<std::size_t>(transposed ? column * stride + row
-                                                                  : row * stride + column)];
+        const float value =
+            x[static_cast<std::size_t>(transposed ? column * stride + row : row * stride + column)];
         return compute == ComputeType::f32 ? value : cuda::to_float(cuda::to_bf16(value));
       };
       std::vector<double> expected(before.begin(), before.end());

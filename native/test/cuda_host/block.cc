@@ -13,6 +13,7 @@
 
 #include "native/test/cuda_host/fiber.h"
 #include "native/test/cuda_host/host_model.h"
+#include "native/test/cuda_host/order.h"
 #include "native/test/cuda_host/symbols.h"
 #include "native/test/cuda_host/unwritten.h"
 
@@ -33,20 +34,9 @@ struct Thread {
   void* payload;
 };
 
-enum class Order { forward, reverse, random };
-Order order_of_environment() {
-  const char* text = std::getenv("HINDSEARCH_CUDA_ORDER");
-  const std::string_view order = text == nullptr || *text == 0 ? "forward" : text;
-  if (order == "forward") return Order::forward;
-  if (order == "reverse") return Order::reverse;
-  if (order == "random") return Order::random;
-  throw Fault{"HINDSEARCH_CUDA_ORDER is '" + std::string(order) +
-              "'; it must be forward, reverse or random"};
-}
-
 bool same_place(const Location& a, const Location& b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::string_view(a.file_name()) == b.file_name();
+         (a.file_name() == b.file_name() || std::string_view(a.file_name()) == b.file_name());
 }
 
 std::ostream& operator<<(std::ostream& out, const Location& where) {
@@ -58,9 +48,9 @@ std::ostream& operator<<(std::ostream& out, const uint3& index) {
 
 struct Stop {};  // leaves a kernel that has a fault
 
-// Runs blocks on one OS thread. The first of the threads that could run runs, on the order's word, so
-// that it comes as far as it can before any other: a stack is needed only by threads that wait, and
-// threads that reach no barrier all share one.
+// Runs blocks on one OS thread. The first of the threads that could run runs, on the order's word,
+// so that it comes as far as it can before any other: a stack is needed only by threads that wait,
+// and threads that reach no barrier all share one.
 class Runner {
  public:
   void run(const Launch& launch);
@@ -97,18 +87,20 @@ class Runner {
   void work();
   void wait(State state, const char* what, const Location& where, unsigned mask, void* payload);
   void open_barrier();
+  void check_mask(unsigned mask, std::size_t lanes, const char* what, const Location& where);
   [[noreturn]] void fault(const std::string& what);
   std::string place() const;
   std::string waiting() const;
 
   const Launch* launch_ = nullptr;
-  Order order_ = Order::forward;
-  std::uint64_t shuffles_ = 0;
+  Order order_;
   std::vector<Thread> threads_;
   std::vector<std::uint16_t> at_;  // thread at a position of the order
   std::array<std::uint64_t, kThreadLimit / 64> ready_{};
   std::size_t live_ = 0;
-  std::size_t arrived_ = 0;
+  std::size_t arrived_ = 0;  // at the barrier
+  const Thread* first_arrived_ = nullptr;
+  std::array<unsigned, kThreadLimit / 32> in_warp_{};  // lanes that wait in a warp operation
   Thread* current_ = nullptr;
   std::unique_ptr<void, void (*)(void*)> shared_{nullptr, std::free};
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -121,18 +113,8 @@ class Runner {
 thread_local Runner runner;
 
 void Runner::set_order() {
-  const std::size_t count = threads_.size();
-  std::uint64_t state = ++shuffles_;
-  for (std::size_t i = 0; i < count; ++i) {
-    at_[i] = static_cast<std::uint16_t>(order_ == Order::reverse ? count - 1 - i : i);
-  }
-  if (order_ == Order::random) {
-    for (std::size_t i = count; i > 1; --i) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      std::swap(at_[i - 1], at_[(state >> 33) % i]);
-    }
-  }
-  for (std::size_t i = 0; i < count; ++i) threads_[at_[i]].position = static_cast<int>(i);
+  order_.fill(at_);
+  for (std::size_t i = 0; i < at_.size(); ++i) threads_[at_[i]].position = static_cast<int>(i);
 }
 
 void Runner::run(const Launch& launch) {
@@ -146,7 +128,7 @@ void Runner::run(const Launch& launch) {
     }
   } busy{this};
   launch_ = &launch;
-  order_ = order_of_environment();
+  order_.read_environment();
   const dim3& block = launch.block;
   threads_.resize(std::size_t{block.x} * block.y * block.z);
   at_.resize(threads_.size());
@@ -177,6 +159,7 @@ void Runner::run_block() {
   for (Thread& thread : threads_) set_ready(thread, true);
   live_ = threads_.size();
   arrived_ = 0;
+  in_warp_ = {};
   failed_ = nullptr;
   while (Thread* next = first_ready()) {
     if (next->state == State::fresh) {
@@ -251,7 +234,7 @@ void Runner::wait(State state, const char* what, const Location& where, unsigned
 
 void Runner::open_barrier() {
   arrived_ = 0;
-  if (order_ == Order::random) {
+  if (order_.changes()) {
     ready_ = {};
     set_order();
   }
@@ -264,17 +247,13 @@ void Runner::open_barrier() {
 
 void Runner::sync_block(const Location& where) {
   Thread& thread = *current_;
-  if (arrived_ > 0) {
-    for (const Thread& other : threads_) {
-      if (other.state != State::at_barrier) continue;
-      if (!same_place(other.where, where)) {
-        std::ostringstream text;
-        text << "waits at the __syncthreads of " << where << " while thread " << other.index
-             << " waits at that of " << other.where;
-        fault(text.str());
-      }
-      break;  // all the others wait at the same
-    }
+  if (arrived_ == 0) {
+    first_arrived_ = &thread;
+  } else if (!same_place(first_arrived_->where, where)) {
+    std::ostringstream text;
+    text << "waits at the __syncthreads of " << where << " while thread " << first_arrived_->index
+         << " waits at that of " << first_arrived_->where;
+    fault(text.str());
   }
   wait(State::at_barrier, "__syncthreads", where, 0, nullptr);
   if (++arrived_ == live_) open_barrier();
@@ -284,39 +263,46 @@ void Runner::sync_block(const Location& where) {
 void Runner::sync_warp(unsigned mask, void* payload, void (*complete)(unsigned, void* const*),
                        const char* what, const Location& where) {
   Thread& thread = *current_;
-  const std::size_t first = static_cast<std::size_t>(&thread - threads_.data()) / 32 * 32;
-  const std::size_t lanes = std::min<std::size_t>(32, threads_.size() - first);
-  const unsigned present = lanes == 32 ? 0xffffffff : (1u << lanes) - 1;
-  std::ostringstream text;
-  if (!(mask >> lane() & 1)) {
-    text << "calls " << what << " at " << where << " with a mask (0x" << std::hex << mask
-         << ") that has not its own lane " << std::dec << lane();
-    fault(text.str());
-  }
-  if ((mask & ~present) != 0) {
-    text << "calls " << what << " at " << where << " with a mask (0x" << std::hex << mask
-         << ") of lanes that its warp of " << std::dec << lanes << " does not have";
-    fault(text.str());
-  }
+  const std::size_t warp = static_cast<std::size_t>(&thread - threads_.data()) / 32;
+  Thread* const lanes = threads_.data() + warp * 32;
+  const std::size_t count = std::min<std::size_t>(32, threads_.size() - warp * 32);
+  check_mask(mask, count, what, where);
   wait(State::in_warp, what, where, mask, payload);
-  void* payloads[32] = {};
-  bool all = true;
-  for (std::size_t i = 0; i < lanes && all; ++i) {
-    if (!(mask >> i & 1)) continue;
-    const Thread& other = threads_[first + i];
-    all = other.state == State::in_warp && other.mask == mask && same_place(other.where, where);
-    payloads[i] = other.payload;
+  unsigned& waiting = in_warp_[warp];
+  waiting |= 1u << lane();
+  void* payloads[32];
+  bool all = (waiting & mask) == mask;
+  for (unsigned left = mask; all && left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    all = lanes[i].mask == mask && same_place(lanes[i].where, where);
+    payloads[i] = lanes[i].payload;
   }
   if (all) {
     complete(mask, payloads);
-    for (std::size_t i = 0; i < lanes; ++i) {
-      if (!(mask >> i & 1)) continue;
-      threads_[first + i].state = State::ready;
-      set_ready(threads_[first + i], true);
+    waiting &= ~mask;
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+      Thread& other = lanes[std::countr_zero(left)];
+      other.state = State::ready;
+      set_ready(other, true);
     }
     if (first_ready() == &thread) return;
   }
   switch_place(thread.fiber->place(), scheduler_);
+}
+
+void Runner::check_mask(unsigned mask, std::size_t lanes, const char* what, const Location& where) {
+  const unsigned present = lanes == 32 ? 0xffffffff : (1u << lanes) - 1;
+  const bool own = (mask >> lane() & 1) != 0;
+  if (own && (mask & ~present) == 0) return;
+  std::ostringstream text;
+  text << "calls " << what << " at " << where << " with a mask (0x" << std::hex << mask << std::dec
+       << ") ";
+  if (own) {
+    text << "of lanes that its warp of " << lanes << " does not have";
+  } else {
+    text << "that has not its own lane " << lane();
+  }
+  fault(text.str());
 }
 
 std::string Runner::place() const {
@@ -348,7 +334,8 @@ std::string Runner::waiting() const {
                                      [&](const Thread& other) { return same(&other); });
     text << "; " << count << " of them, first " << thread.index << ", wait in " << thread.what
          << " at " << thread.where;
-    if (thread.state == State::in_warp) text << " for lanes 0x" << std::hex << thread.mask << std::dec;
+    if (thread.state == State::in_warp)
+      text << " for lanes 0x" << std::hex << thread.mask << std::dec;
   }
   return text.str();
 }

@@ -32,7 +32,8 @@ struct Matrix {
   float at(std::int64_t row, std::int64_t column) const {
     const std::int64_t index = transposed ? column + row * leading : row + column * leading;
     if (type == kFloat32) return static_cast<const float*>(data)[index];
-    return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(data)[index]} << 16);
+    return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(data)[index]}
+                                << 16);
   }
 };
 
@@ -131,11 +132,10 @@ EXPORTED Status cublasGemmEx(void* handle, int op_a, int op_b, int m, int n, int
   // Without its own the library allocates working memory, which no graph may record.
   if (state.stream == nullptr || state.workspace == nullptr) return kNotSupported;
   const cudaError_t error = state.stream->enqueue(
-      state.stream, [m, n, k, alpha = *static_cast<const float*>(alpha),
-                     left = Matrix{a, a_type, lda, op_a == kTransposed},
-                     right = Matrix{b, b_type, ldb, op_b == kTransposed},
-                     beta = *static_cast<const float*>(beta), c = static_cast<float*>(c), ldc] {
-        multiply(m, n, k, alpha, left, right, beta, c, ldc);
-      });
+      state.stream,
+      [m, n, k, alpha = *static_cast<const float*>(alpha),
+       left = Matrix{a, a_type, lda, op_a == kTransposed},
+       right = Matrix{b, b_type, ldb, op_b == kTransposed}, beta = *static_cast<const float*>(beta),
+       c = static_cast<float*>(c), ldc] { multiply(m, n, k, alpha, left, right, beta, c, ldc); });
   return error == cudaSuccess ? kSuccess : kExecutionFailed;
 }

@@ -25,7 +25,8 @@ struct ErrorWords {
   const char* name;
   const char* text;
 };
-#define WORDS(name, text) {name, #name, text}
+#define WORDS(name, text) \
+  { name, #name, text }
 constexpr ErrorWords kErrorWords[] = {
     WORDS(cudaSuccess, "no error"),
     WORDS(cudaErrorInvalidValue, "invalid argument"),
@@ -34,11 +35,13 @@ constexpr ErrorWords kErrorWords[] = {
     WORDS(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     WORDS(cudaErrorInvalidDevicePointer, "invalid device pointer"),
     WORDS(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-    WORDS(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    WORDS(cudaErrorInsufficientDriver,
+          "CUDA driver version is insufficient for CUDA runtime version"),
     WORDS(cudaErrorInvalidDeviceFunction, "invalid device function"),
     WORDS(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     WORDS(cudaErrorInvalidDevice, "invalid device ordinal"),
-    WORDS(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
+    WORDS(cudaErrorNoKernelImageForDevice,
+          "no kernel image is available for execution on the device"),
     WORDS(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     WORDS(cudaErrorNotReady, "device not ready"),
     WORDS(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
@@ -47,12 +50,16 @@ constexpr ErrorWords kErrorWords[] = {
     WORDS(cudaErrorNotPermitted, "operation not permitted"),
     WORDS(cudaErrorNotSupported, "operation not supported"),
     WORDS(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
-    WORDS(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    WORDS(cudaErrorStreamCaptureInvalidated,
+          "operation failed due to a previous error during capture"),
     WORDS(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     WORDS(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
-    WORDS(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    WORDS(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
-    WORDS(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
+    WORDS(cudaErrorStreamCaptureIsolation,
+          "dependency created on uncaptured work in another stream"),
+    WORDS(cudaErrorCapturedEvent,
+          "operation not permitted on an event last recorded in a capturing stream"),
+    WORDS(cudaErrorStreamCaptureWrongThread,
+          "attempt to terminate a thread-local capture sequence from another thread"),
     WORDS(cudaErrorUnknown, "unknown error"),
 };
 #undef WORDS
@@ -104,8 +111,7 @@ bool host_address(std::uintptr_t address) {
   void* region = nullptr;
   std::size_t bytes = 0;
   char name[1];
-  const std::string_view kind =
-      __asan_locate_address(memory, name, sizeof(name), &region, &bytes);
+  const std::string_view kind = __asan_locate_address(memory, name, sizeof(name), &region, &bytes);
   const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(region);
   return (kind == "heap" || kind == "stack" || kind == "global") && offset < bytes;
 }
@@ -123,8 +129,8 @@ void check_argument([[maybe_unused]] const void* kernel, [[maybe_unused]] const 
     std::memcpy(&word, static_cast<const char*>(argument) + at, sizeof(word));
     if (word < 4096 || !host_address(word)) continue;
     std::ostringstream text;
-    text << symbol_name(kernel) << " is given a pointer to memory that is not the device's (0x" << std::hex
-         << word << ")";
+    text << symbol_name(kernel) << " is given a pointer to memory that is not the device's (0x"
+         << std::hex << word << ")";
     throw Fault{text.str()};
   }
 #endif
@@ -146,11 +152,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   }
   CUstream_st* const stream = stream_of(config.stream);
   if (stream == nullptr) return result(cudaErrorInvalidResourceHandle);
-  return result(enqueue(stream, [launch = Launch{grid, block, config.dynamicSmemBytes, kernel,
-                                                 std::move(thread)}] {
-    ++device().kernels;
-    run(launch);
-  }));
+  return result(enqueue(
+      stream, [launch = Launch{grid, block, config.dynamicSmemBytes, kernel, std::move(thread)}] {
+        ++device().kernels;
+        run(launch);
+      }));
 }
 
 }  // namespace host_model

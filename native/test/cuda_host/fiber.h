@@ -30,8 +30,8 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // The next switch here calls entry(argument), which must not return, on an empty stack. What was on
-  // the stack is forgotten.
+  // The next switch here calls entry(argument), which must not return, on an empty stack. What was
+  // on the stack is forgotten.
   void start(void (*entry)(void*), void* argument);
   Place& place() { return place_; }
 

@@ -111,8 +111,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     const auto staged = std::make_shared<std::vector<char>>(bytes_of, bytes_of + bytes);
     return enqueue(stream, [to, staged] { std::memcpy(to, staged->data(), staged->size()); });
   }
-  const cudaError_t error =
-      enqueue(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
+  const cudaError_t error = enqueue(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
   // Into pageable memory the call waits.
   if (error == cudaSuccess && pageable) drain(stream);
   return error;
@@ -140,8 +139,8 @@ const Allocation* allocation_of(const void* memory, std::size_t bytes) {
   if (after == all.begin()) return nullptr;
   const auto& [start, allocation] = *--after;
   const auto offset = static_cast<std::size_t>(begin - start);
-  const bool inside = !allocation.leaving && offset < allocation.bytes &&
-                      bytes <= allocation.bytes - offset;
+  const bool inside =
+      !allocation.leaving && offset < allocation.bytes && bytes <= allocation.bytes - offset;
   return inside ? &allocation : nullptr;
 }
 

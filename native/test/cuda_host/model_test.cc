@@ -147,12 +147,12 @@ TEST(atomics) {
 __global__ void product(const cuda::bf16* a, const cuda::bf16* b, float* c) {
   const int group = static_cast<int>(threadIdx.x) / 4, pair = static_cast<int>(threadIdx.x) % 4 * 2;
   const auto a_pair = [&](int row, int column) {
-    return std::uint32_t{a[row * 16 + column].bits} |
-           std::uint32_t{a[row * 16 + column + 1].bits} << 16;
+    return std::uint32_t{a[row * 16 + column].bits} | std::uint32_t{a[row * 16 + column + 1].bits}
+                                                          << 16;
   };
   const auto b_pair = [&](int row) {
-    return std::uint32_t{b[row * 8 + group].bits} |
-           std::uint32_t{b[(row + 1) * 8 + group].bits} << 16;
+    return std::uint32_t{b[row * 8 + group].bits} | std::uint32_t{b[(row + 1) * 8 + group].bits}
+                                                        << 16;
   };
   const std::uint32_t left[4] = {a_pair(group, pair), a_pair(group + 8, pair),
                                  a_pair(group, pair + 8), a_pair(group + 8, pair + 8)};
@@ -175,8 +175,8 @@ TEST(a_tensor_core_multiplies) {
   for (std::size_t i = 0; i < 16; ++i) {
     for (std::size_t j = 0; j < 8; ++j) {
       for (std::size_t k = 0; k < 16; ++k) {
-        expected[i * 8 + j] += double{cuda::to_float(narrow_a[i * 16 + k])} *
-                               cuda::to_float(narrow_b[k * 8 + j]);
+        expected[i * 8 + j] +=
+            double{cuda::to_float(narrow_a[i * 16 + k])} * cuda::to_float(narrow_b[k * 8 + j]);
       }
     }
   }

@@ -1,5 +1,5 @@
-// Streams, events and graphs. Work waits in its stream until somebody asks for it, as late as a device
-// might be: what the host changes or frees too early is seen changed or freed.
+// Streams, events and graphs. Work waits in its stream until somebody asks for it, as late as a
+// device might be: what the host changes or frees too early is seen changed or freed.
 #include "native/test/cuda_host/stream.h"
 
 #include <chrono>
@@ -34,7 +34,8 @@ void invalidate(CUstream_st* stream) {
 }
 
 double now_in_milliseconds() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -224,7 +225,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
   CUstream_st* const stream = stream_of(handle);
   if (event == nullptr || stream == nullptr) return result(cudaErrorInvalidResourceHandle);
   if (stream->capture != cudaStreamCaptureStatusNone) {
-    throw host_model::Fault{"a wait for an event is recorded in a graph, which the model does not know"};
+    throw host_model::Fault{
+        "a wait for an event is recorded in a graph, which the model does not know"};
   }
   if (event->stream == stream || event->passed == event->recorded) return cudaSuccess;
   return result(host_model::enqueue(stream, [event, count = event->recorded, from = event->stream] {

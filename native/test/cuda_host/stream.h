@@ -19,8 +19,8 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  // Runs `work` in its turn, or records it. A pointer, so that a shared library needs no symbol of the
-  // program.
+  // Runs `work` in its turn, or records it. A pointer, so that a shared library needs no symbol of
+  // the program.
   cudaError_t (*enqueue)(CUstream_st* stream, HostModelWork work);
   std::deque<HostModelWork> pending;
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

@@ -1,6 +1,7 @@
 // Streams, events, graphs, memory and the machine, as the model has them.
-#include "native/test/cuda_host/model_case.h"
 #include "native/test/cuda_host/stream.h"
+
+#include "native/test/cuda_host/model_case.h"
 
 namespace hindsearch::testing {
 namespace {
@@ -132,14 +133,12 @@ TEST(what_a_graph_must_not_record) {
     OK(cudaGraphDestroy(graph));
     return found;
   };
-  CHECK(contains(fault([&] {
-          cudaMemcpyAsync(x.data(), &host, 4, cudaMemcpyHostToDevice, stream);
-        }),
-        "pageable"));
-  CHECK(contains(fault([&] {
-          cudaMemcpyAsync(&host, x.data(), 4, cudaMemcpyDeviceToHost, stream);
-        }),
-        "pageable"));
+  CHECK(
+      contains(fault([&] { cudaMemcpyAsync(x.data(), &host, 4, cudaMemcpyHostToDevice, stream); }),
+               "pageable"));
+  CHECK(
+      contains(fault([&] { cudaMemcpyAsync(&host, x.data(), 4, cudaMemcpyDeviceToHost, stream); }),
+               "pageable"));
   CHECK(contains(fault([&] { cudaMallocAsync(&memory, 8, stream); }), "allocation"));
   CHECK(contains(fault([&] { cudaFreeAsync(x.data(), stream); }), "freeing"));
   CHECK_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),

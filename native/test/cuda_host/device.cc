@@ -94,7 +94,7 @@ void set_machine(const Machine& machine) {
 }
 std::size_t memory_used() {
   const Lock lock(device().mutex);
-  return device().used;
+  return device().lasting + device().pool_used;
 }
 std::size_t kernels_run() {
   const Lock lock(device().mutex);

@@ -9,9 +9,14 @@
 
 namespace host_model {
 
+enum class Kind {
+  lasting,  // of cudaMalloc
+  pooled,   // of cudaMallocAsync
+  pinned,   // host memory that the device can read
+};
 struct Allocation {
   std::size_t bytes;
-  bool pinned;           // host memory that the device can read
+  Kind kind;
   bool leaving = false;  // freed, once the work before that is done
 };
 
@@ -19,10 +24,12 @@ struct Device {
   // Held by every call, and while work runs: host threads take turns.
   std::recursive_mutex mutex;
   std::map<const char*, Allocation> allocations;
-  std::size_t used = 0;
-  std::size_t used_high = 0;
-  Machine machine;
+  std::size_t lasting = 0;  // bytes
+  std::size_t pool_used = 0, pool_used_high = 0;
+  // What the pool holds: freed bytes stay with it up to the threshold, and are gone for cudaMalloc.
+  std::size_t pool_reserved = 0, pool_reserved_high = 0;
   std::uint64_t release_threshold = 0;
+  Machine machine;
   CUstream_st default_stream;
   std::set<CUstream_st*> streams;
   std::set<CUevent_st*> events;

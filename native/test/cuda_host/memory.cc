@@ -20,7 +20,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 std::size_t free_bytes() {
   const std::size_t total = device().machine.memory;
-  return total - std::min(total, device().used);
+  return total - std::min(total, device().lasting + device().pool_reserved);
 }
 
 // To AddressSanitizer device memory is no memory while the device rests.
@@ -35,20 +35,50 @@ void allow([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes
 #endif
 }
 
-cudaError_t allocate(void** memory, std::size_t bytes, bool pinned) {
-  *memory = nullptr;
-  if (bytes == 0) return pinned ? cudaErrorInvalidValue : cudaSuccess;
+// Takes `bytes` of the device's memory; false where there is none.
+bool take(std::size_t bytes, Kind kind) {
   Device& one = device();
-  if (!pinned && bytes > free_bytes()) {
-    return cudaErrorMemoryAllocation;
+  switch (kind) {
+    case Kind::lasting:
+      if (bytes > free_bytes()) return false;
+      one.lasting += bytes;
+      return true;
+    case Kind::pooled: {
+      const std::size_t kept = one.pool_reserved - one.pool_used;
+      if (bytes > kept + free_bytes()) return false;
+      one.pool_used += bytes;
+      one.pool_used_high = std::max(one.pool_used_high, one.pool_used);
+      one.pool_reserved = std::max(one.pool_reserved, one.pool_used);
+      one.pool_reserved_high = std::max(one.pool_reserved_high, one.pool_reserved);
+      return true;
+    }
+    case Kind::pinned:
+      return true;
   }
+  return false;
+}
+void give_back(std::size_t bytes, Kind kind) {
+  Device& one = device();
+  if (kind == Kind::lasting) one.lasting -= bytes;
+  if (kind != Kind::pooled) return;
+  one.pool_used -= bytes;
+  const std::size_t most = std::max<std::uint64_t>(one.pool_used, one.release_threshold);
+  one.pool_reserved = std::min(one.pool_reserved, most);
+}
+
+cudaError_t allocate(void** memory, std::size_t bytes, Kind kind) {
+  *memory = nullptr;
+  if (bytes == 0) return kind == Kind::lasting ? cudaSuccess : cudaErrorInvalidValue;
+  if (!take(bytes, kind)) return cudaErrorMemoryAllocation;
   // An allocation of its own, aligned as the device aligns: AddressSanitizer knows its end.
   void* data = nullptr;
-  if (posix_memalign(&data, 256, bytes) != 0) return cudaErrorMemoryAllocation;
+  if (posix_memalign(&data, 256, bytes) != 0) {
+    give_back(bytes, kind);
+    return cudaErrorMemoryAllocation;
+  }
   fill_unwritten(data, bytes);
-  one.allocations[static_cast<char*>(data)] = {bytes, pinned};
-  if (!pinned && one.at_work == 0) forbid(data, bytes);
-  if (!pinned) one.used_high = std::max(one.used_high, one.used += bytes);
+  device().allocations[static_cast<char*>(data)] = {bytes, kind};
+  if (kind != Kind::pinned && device().at_work == 0) forbid(data, bytes);
   *memory = data;
   return cudaSuccess;
 }
@@ -57,13 +87,14 @@ cudaError_t allocate(void** memory, std::size_t bytes, bool pinned) {
 auto find(void* memory, bool pinned) {
   auto& all = device().allocations;
   const auto found = all.find(static_cast<char*>(memory));
-  const bool right = found != all.end() && found->second.pinned == pinned && !found->second.leaving;
+  const bool right = found != all.end() && (found->second.kind == Kind::pinned) == pinned &&
+                     !found->second.leaving;
   return right ? found : all.end();
 }
 cudaError_t release(void* memory, bool pinned) {
   const auto found = find(memory, pinned);
   if (found == device().allocations.end()) return cudaErrorInvalidValue;
-  if (!pinned) device().used -= found->second.bytes;
+  give_back(found->second.bytes, found->second.kind);
   device().allocations.erase(found);
   std::free(memory);
   return cudaSuccess;
@@ -71,11 +102,11 @@ cudaError_t release(void* memory, bool pinned) {
 
 bool on_device(const void* memory, std::size_t bytes) {
   const Allocation* const found = allocation_of(memory, bytes);
-  return found != nullptr && !found->pinned;
+  return found != nullptr && found->kind != Kind::pinned;
 }
 bool pinned(const void* memory, std::size_t bytes) {
   const Allocation* const found = allocation_of(memory, bytes);
-  return found != nullptr && found->pinned;
+  return found != nullptr && found->kind == Kind::pinned;
 }
 
 void require_device(const void* memory, std::size_t bytes, const char* what) {
@@ -122,13 +153,13 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
 AtWork::AtWork() {
   if (device().at_work++ > 0) return;
   for (const auto& [data, allocation] : device().allocations) {
-    if (!allocation.pinned) allow(data, allocation.bytes);
+    if (allocation.kind != Kind::pinned) allow(data, allocation.bytes);
   }
 }
 AtWork::~AtWork() {
   if (--device().at_work > 0) return;
   for (const auto& [data, allocation] : device().allocations) {
-    if (!allocation.pinned) forbid(data, allocation.bytes);
+    if (allocation.kind != Kind::pinned) forbid(data, allocation.bytes);
   }
 }
 
@@ -147,6 +178,7 @@ const Allocation* allocation_of(const void* memory, std::size_t bytes) {
 }  // namespace host_model
 
 using host_model::device;
+using host_model::Kind;
 using host_model::Lock;
 using host_model::result;
 using host_model::stream_of;
@@ -154,7 +186,7 @@ using host_model::stream_of;
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   const Lock lock(device().mutex);
   if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
-  return result(host_model::allocate(memory, bytes, false));
+  return result(host_model::allocate(memory, bytes, Kind::lasting));
 }
 
 cudaError_t cudaFree(void* memory) {
@@ -173,7 +205,7 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t handl
   if (stream->capture != cudaStreamCaptureStatusNone) {
     throw host_model::Fault{"an allocation is recorded: take working memory from the workspace"};
   }
-  return result(host_model::allocate(memory, bytes, false));
+  return result(host_model::allocate(memory, bytes, Kind::pooled));
 }
 
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t handle) {
@@ -188,7 +220,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t handle) {
   if (found == device().allocations.end()) return result(cudaErrorInvalidValue);
   // The pool may give it away at once; work that is queued may still use it.
   found->second.leaving = true;
-  device().used -= found->second.bytes;
+  host_model::give_back(found->second.bytes, found->second.kind);
   return result(host_model::enqueue(stream, [found] {
     std::free(const_cast<char*>(found->first));
     device().allocations.erase(found);
@@ -198,7 +230,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t handle) {
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   const Lock lock(device().mutex);
   if (const cudaError_t error = host_model::refuse_in_capture()) return result(error);
-  return result(host_model::allocate(memory, bytes, true));
+  return result(host_model::allocate(memory, bytes, Kind::pinned));
 }
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
   return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
@@ -229,10 +261,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   if (pool != reinterpret_cast<cudaMemPool_t>(&device())) return result(cudaErrorInvalidValue);
   if (attribute == cudaMemPoolAttrReleaseThreshold) {
     device().release_threshold = number;
-  } else if ((attribute == cudaMemPoolAttrUsedMemHigh ||
-              attribute == cudaMemPoolAttrReservedMemHigh) &&
-             number == 0) {
-    device().used_high = device().used;
+  } else if (attribute == cudaMemPoolAttrUsedMemHigh && number == 0) {
+    device().pool_used_high = device().pool_used;
+  } else if (attribute == cudaMemPoolAttrReservedMemHigh && number == 0) {
+    device().pool_reserved_high = device().pool_reserved;
   } else {
     return result(cudaErrorInvalidValue);
   }
@@ -246,19 +278,27 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
     case cudaMemPoolAttrReleaseThreshold:
       number = device().release_threshold;
       return cudaSuccess;
-    // The model keeps nothing back: what is reserved is what is used.
     case cudaMemPoolAttrReservedMemCurrent:
-    case cudaMemPoolAttrUsedMemCurrent:
-      number = device().used;
+      number = device().pool_reserved;
       return cudaSuccess;
     case cudaMemPoolAttrReservedMemHigh:
+      number = device().pool_reserved_high;
+      return cudaSuccess;
+    case cudaMemPoolAttrUsedMemCurrent:
+      number = device().pool_used;
+      return cudaSuccess;
     case cudaMemPoolAttrUsedMemHigh:
-      number = device().used_high;
+      number = device().pool_used_high;
       return cudaSuccess;
   }
   return result(cudaErrorInvalidValue);
 }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes) {
+  const Lock lock(device().mutex);
+  if (pool != reinterpret_cast<cudaMemPool_t>(&device())) return result(cudaErrorInvalidValue);
+  device().pool_reserved = std::max(device().pool_used, std::min(device().pool_reserved, bytes));
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t handle) {

@@ -2,6 +2,7 @@ import { createRequire } from "node:module";
 import { availableParallelism, cpus, release, totalmem } from "node:os";
 import { HindsearchError } from "../errors.js";
 import type { DeviceInfo, DeviceName } from "../native/addon.js";
+import { addonPath } from "../native/load.js";
 import type { ComputeType } from "../native/model.js";
 import { availableMemory } from "../policy/available-memory.js";
 import { logProbTolerance } from "../policy/device.js";
@@ -37,7 +38,7 @@ export function machineChecks(): Check[] {
       name: "memory",
       run: () => `${formatBytes(availableMemory())} available of ${formatBytes(totalmem())}`,
     },
-    { name: "engine", run: () => `${engine.instructionSet}, ${engine.threads} threads` },
+    { name: "engine", run: () => `${engine.instructionSet}, ${engine.threads} threads, ${addonPath("cpu")}` },
     { name: "numerics f32", run: () => numerics("f32", "cpu") },
     { name: "numerics bf16", run: () => numerics("bf16", "cpu") },
     { name: "engine of the GPU", run: () => onGpu(describeGpu) },
@@ -76,7 +77,7 @@ async function onGpu(run: (info: DeviceInfo) => Promise<Finding> | Finding): Pro
 }
 
 function describeGpu({ description, totalBytes, freeBytes }: DeviceInfo): string {
-  return `${description}; ${formatBytes(freeBytes)} free of ${formatBytes(totalBytes)}`;
+  return `${description}; ${formatBytes(freeBytes)} free of ${formatBytes(totalBytes)}, ${addonPath("cuda")}`;
 }
 
 async function numerics(compute: ComputeType, device: DeviceName): Promise<string> {

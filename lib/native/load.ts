@@ -1,9 +1,10 @@
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { HindsearchError } from "../errors.js";
 import type { Addon, DeviceName } from "./addon.js";
+import { isCutOff } from "./elf.js";
 
 const require = createRequire(import.meta.url);
 /** The package folder: two levels above this file in the sources and in `dist` alike. */
@@ -62,13 +63,18 @@ function find(): string {
   }
 }
 
-/** Where the CUDA addon has its place. */
-export function cudaAddonPath(): string {
-  return join(dirname(find()), CUDA_ADDON);
+/**
+ * Where the addon of a device lies, or has its place.
+ *
+ * @throws {@link HindsearchError} `ADDON_NOT_FOUND`.
+ */
+export function addonPath(device: DeviceName): string {
+  const cpu = find();
+  return device === "cpu" ? cpu : join(dirname(cpu), CUDA_ADDON);
 }
 
 function findCuda(): string {
-  const path = cudaAddonPath();
+  const path = addonPath("cuda");
   if (existsSync(path)) return path;
   throw new HindsearchError(
     "DEVICE_UNAVAILABLE",
@@ -80,13 +86,14 @@ function findCuda(): string {
 function open(device: DeviceName, path: string): Addon {
   let addon: Addon;
   try {
+    if (statSync(path).isFile() && isCutOff(path)) throw new Error("the file is cut off");
     addon = require(path) as Addon;
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new HindsearchError(
       "ADDON_LOAD_FAILED",
       `The native engine at ${path} cannot be loaded on ${machine()}: ${reason}. ` +
-        `It was probably built on another system: run ${REBUILD[device]}.`,
+        `It was built on another system, or not copied whole: run ${REBUILD[device]}.`,
       { cause },
     );
   }

@@ -38,7 +38,7 @@ export async function openDevice(device: Device = "cpu"): Promise<OpenDevice> {
     return { device: "cuda", addon: await openCuda() };
   } catch (error) {
     if (device === "cuda" || !(error instanceof HindsearchError && UNUSABLE.has(error.code))) throw error;
-    if (!hasWarned) emitWarning(`device "auto" takes the CPU. ${error.message}`);
+    if (!hasWarned) emitWarning(`device "auto" takes the CPU: ${error.message}`);
     hasWarned = true;
     return { device: "cpu", addon: loadAddon() };
   }

@@ -1,16 +1,20 @@
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import { compareVersions, neededVersions } from "../../scripts/needed-versions.js";
+import { CUDA_BINARY } from "../support/cuda-addon.js";
 
-const binary = resolve(import.meta.dirname, "../../build/Release/hindsearch.node");
+const cpu = resolve(import.meta.dirname, "../../build/Release/hindsearch.node");
+const binaries = [["the CPU's", cpu], ...(existsSync(CUDA_BINARY) ? [["the GPU's", CUDA_BINARY]] : [])];
 const { glibcVersionRuntime: glibc } = (
   process.report.getReport() as { header: { glibcVersionRuntime?: string } }
 ).header;
-const readelf = (...options: string[]) =>
-  execFileSync("readelf", ["-W", ...options, binary], { encoding: "utf8" });
 
-describe.runIf(process.platform === "linux")("the binary", () => {
+describe.runIf(process.platform === "linux").each(binaries)("%s binary", (_, binary = "") => {
+  const readelf = (...options: string[]) =>
+    execFileSync("readelf", ["-W", ...options, binary], { encoding: "utf8", maxBuffer: 2 ** 26 });
+
   test("exports the two entry points of Node-API and nothing else", () => {
     const defined = readelf("--dyn-syms")
       .split("\n")
@@ -23,7 +27,7 @@ describe.runIf(process.platform === "linux")("the binary", () => {
   test("needs no library that Node itself does not need", () => {
     // libgomp in particular is absent on many user machines.
     const needed = [...readelf("--dynamic").matchAll(/\(NEEDED\).*\[(.+)\]/g)].map((match) => match[1] ?? "");
-    const allowed = /^(libstdc\+\+\.so\.6|libgcc_s\.so\.1|lib(c|m|dl|pthread)\.so\.\d|ld-linux.*)$/;
+    const allowed = /^(libstdc\+\+\.so\.6|libgcc_s\.so\.1|lib(c|m|dl|pthread|rt)\.so\.\d|ld-linux.*)$/;
     expect(needed.length).toBeGreaterThan(0);
     expect(needed.filter((name) => !allowed.test(name))).toEqual([]);
   });

@@ -1,8 +1,10 @@
-import { cp, mkdir } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { cp, mkdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { DeviceInfo } from "../../lib/native/addon.js";
 import { builtPackage } from "../support/built-package.js";
-import { placeCudaFile, placeCudaStandIn } from "../support/cuda-addon.js";
+import { CUDA_BINARY, placeCudaBinary, placeCudaFile, placeCudaStandIn } from "../support/cuda-addon.js";
 import { smallConfigs } from "../support/small-policy.js";
 
 const built = builtPackage();
@@ -27,7 +29,7 @@ async function run(body: string) {
   `);
   expect(result, result.stderr).toMatchObject({ code: 0 });
   return JSON.parse(result.stdout) as {
-    told: Record<string, unknown> & { cuda: { message: string } };
+    told: Record<string, unknown> & { cuda: { message: string }; device: DeviceInfo };
     warnings: { name: string; message: string }[];
   };
 }
@@ -107,6 +109,12 @@ const UNUSABLE: [name: string, place: () => Promise<void>, code: string, message
     /hindsearch-cuda\.node cannot be loaded on .*HINDSEARCH_CUDA=ON npm rebuild/,
   ],
   [
+    "cut off",
+    async () => placeCudaFile(built, (await readFile(cpuBinary())).subarray(0, 100_000)),
+    "ADDON_LOAD_FAILED",
+    /hindsearch-cuda\.node cannot be loaded on .*: the file is cut off\./,
+  ],
+  [
     "of another version",
     () => placeCudaStandIn(built, {}, "0.0.1"),
     "ADDON_LOAD_FAILED",
@@ -142,7 +150,7 @@ describe.each(UNUSABLE)("an engine of the GPU that is %s", (_, place, code, mess
   test("leaves auto the CPU, which is said once, with the reason", () => {
     expect(found.told).toMatchObject({ devices: ["cpu", "cpu", "cpu"], works: 3 });
     expect(found.warnings).toEqual([
-      { name: "HindsearchWarning", message: `device "auto" takes the CPU. ${found.told.cuda.message}` },
+      { name: "HindsearchWarning", message: `device "auto" takes the CPU: ${found.told.cuda.message}` },
     ]);
   });
 });
@@ -230,5 +238,48 @@ describe("memory of the GPU", () => {
         /^Training, at its largest in the update, needs .* of 24\.00 GiB are free on the GPU .*lower microBatchTokens/,
       ),
     });
+  });
+});
+
+describe.runIf(existsSync(CUDA_BINARY))("the CUDA engine as it was built", () => {
+  let found: Awaited<ReturnType<typeof run>>;
+  beforeAll(async () => {
+    await built.placeBinary("build/Release/hindsearch.node");
+    await placeCudaBinary(built);
+    found = await run(`
+      tell("device", await engine.device("cuda"));
+      tell("again", await engine.device("cuda"));
+      tell("cuda", await failure(async () => tell("opened", (await open("cuda")).device)));
+      const policies = [await open("auto"), await open("auto")];
+      tell("auto", policies.map(({ device }) => device));
+      const [scored] = await policies[0].score([{ tokens: [1, 2, 3] }]);
+      tell("works", scored.logProbs.length);
+      tell("held", engine.memory.bytes > 0);
+    `);
+  });
+
+  test("computes where a GPU can be used", ({ skip }) => {
+    if (!found.told.device.available) skip("no GPU here");
+    expect(found.told).toMatchObject({ opened: "cuda", auto: ["cuda", "cuda"], works: 3, held: true });
+    expect(found.told.device.totalBytes).toBeGreaterThan(found.told.device.freeBytes);
+    expect(found.warnings).toEqual([]);
+  });
+
+  test("says elsewhere what is missing and what to install, and leaves auto the CPU", ({ skip }) => {
+    if (found.told.device.available) skip("there is a GPU");
+    const { reason } = found.told.device;
+    expect(reason).toMatch(/driver|GPU|cuBLAS/);
+    expect(reason).toMatch(/[Ii]nstall|CUDA_VISIBLE_DEVICES|nvidia-smi/);
+    expect(found.told).toMatchObject({
+      again: found.told.device,
+      cuda: { name: "HindsearchError", code: "DEVICE_UNAVAILABLE", message: reason },
+      auto: ["cpu", "cpu"],
+      works: 3,
+      held: true,
+    });
+    expect(found.told.opened).toBeUndefined();
+    expect(found.warnings).toEqual([
+      { name: "HindsearchWarning", message: `device "auto" takes the CPU: ${reason}` },
+    ]);
   });
 });

@@ -1,5 +1,5 @@
 import { cp, mkdir, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { DeviceInfo } from "../../lib/native/addon.js";
 import type { BuiltPackage } from "./built-package.js";
 
@@ -25,6 +25,14 @@ export async function placeCudaStandIn(
     join(place, "index.js"),
     `module.exports = { ...require("./engine.node"), ...${JSON.stringify(overrides)}, device: async () => (${JSON.stringify(info)}) };`,
   );
+}
+
+/** The CUDA addon of the last build, if there is one. */
+export const CUDA_BINARY = resolve(import.meta.dirname, "../../build/Release/cuda/hindsearch-cuda.node");
+
+/** Puts that into the package. */
+export async function placeCudaBinary(built: BuiltPackage): Promise<void> {
+  await cp(CUDA_BINARY, await emptied(built));
 }
 
 /** A file of any content in the place of the CUDA addon. */

@@ -26,7 +26,7 @@ DeviceInfo device_info() {
     info.free_bytes = device.free_bytes;
     const cuda::CublasLibrary cublas = cuda::open_cublas();
     cublas.api.destroy(cublas.handle);
-    info.description += ", cuBLAS " + cublas.version;
+    info.description += ", cuBLAS " + cublas.version + " (" + cublas.path + ")";
   } catch (const std::exception& error) {
     info.unavailable = error.what();
   }

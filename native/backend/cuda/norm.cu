@@ -3,6 +3,7 @@
 
 #include "native/backend/cuda/ops.h"
 #include "native/backend/cuda/quad.h"
+#include "native/backend/cuda/warp.h"
 
 namespace hindsearch::cuda {
 namespace {
@@ -32,16 +33,15 @@ Groups groups_for(std::int64_t width) {
 // The sum over the threads of a group, in a tree that its size fixes. `scratch` holds kWarp floats,
 // which two calls in a row must not share.
 __device__ __forceinline__ float group_sum(float x, int threads, float* scratch) {
-  for (int step = (threads < kWarp ? threads : kWarp) / 2; step > 0; step /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, step);
+  if (threads < kWarp) {
+    for (int step = threads / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+    return x;
   }
-  if (threads <= kWarp) return x;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  if (lane == 0) scratch[threadIdx.x / kWarp] = x;
+  x = warp_sum(x);
+  if (threads == kWarp) return x;
+  if (lane_id() == 0) scratch[warp_id()] = x;
   __syncthreads();
-  x = lane < threads / kWarp ? scratch[lane] : 0.0f;
-  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-  return x;
+  return warp_sum(lane_id() < threads / kWarp ? scratch[lane_id()] : 0.0f);
 }
 
 template <class View>
@@ -90,8 +90,7 @@ std::int64_t rows_per_group(std::int64_t items, int groups) {
 }
 
 // A group sums its weight gradient [width] in shared memory, or where rows are too wide for that in
-// the block's row of `parts` [blocks, width]. That is where the block's groups are added up at
-// last.
+// the block's row of `parts` [blocks, width], where its groups are added up at last.
 constexpr std::int64_t kMostShared = 24000;
 
 // With u = x / rms and g = d_y * weight (Zhang & Sennrich 2019):

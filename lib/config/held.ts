@@ -3,8 +3,10 @@ export class Held {
   readonly #releases: (() => unknown)[] = [];
 
   /** Takes charge of something. */
-  add<T>(value: T, release: (value: T) => unknown): T {
-    this.#releases.push(() => release(value));
+  add<T extends Disposable | AsyncDisposable>(value: T): T {
+    this.#releases.push(() =>
+      Symbol.asyncDispose in value ? value[Symbol.asyncDispose]() : value[Symbol.dispose](),
+    );
     return value;
   }
 

@@ -51,10 +51,10 @@ export class OpenTraining implements AsyncDisposable {
       const questions = await questionsOf(configuration, "data", { signal });
       const evaluation = await evaluationOf(configuration, held, { signal });
       const opened = await openRetriever(configuration, { signal });
-      const { retriever } = held.add(opened, (one) => one[Symbol.asyncDispose]());
-      const policy = held.add(await openPolicy(configuration, { signal }), (one) => one.dispose());
+      const { retriever } = held.add(opened);
+      const policy = held.add(await openPolicy(configuration, { signal }));
       const judging = await OpenJudge.open(configuration, policy, { signal });
-      const { judge } = held.add(judging, (one) => one[Symbol.dispose]());
+      const { judge } = held.add(judging);
       const recorded = withRecords(configuration, retriever, judge);
       const options = trainerOptions(configuration, {
         ...watch,
@@ -125,7 +125,7 @@ async function evaluationOf(
   configuration.requireVariables("evaluation");
   const { every, modes, corpus, retriever } = evaluation;
   const opened = retriever && (await openRetriever(configuration, options, "evaluation"));
-  if (opened) held.add(opened, (one) => one[Symbol.asyncDispose]());
+  if (opened) held.add(opened);
   return {
     questions: await questionsOf(configuration, "evaluation", options),
     every,

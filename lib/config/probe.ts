@@ -44,10 +44,8 @@ export async function measureSteps(
     const { signal } = watch;
     const all = await questionsOf(configuration, "data", { signal });
     const evaluated = (await questionsOf(configuration, "evaluation", { signal })).length;
-    const opened = held.add(await openRetriever(configuration, { signal }), (one) =>
-      one[Symbol.asyncDispose](),
-    );
-    const policy = held.add(await openPolicy(configuration, { signal }), (one) => one.dispose());
+    const opened = held.add(await openRetriever(configuration, { signal }));
+    const policy = held.add(await openPolicy(configuration, { signal }));
     const participants = { policy, retriever: opened.retriever, questions: all };
     const { runFolder: _, distillation: __, ...options } = trainerOptions(configuration, participants);
     const trainer = new HindSearchTrainer({

@@ -60,7 +60,7 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
     {
       name: "model",
       run: async () => {
-        policy = held.add(await openPolicy(configuration, { signal }), (one) => one.dispose());
+        policy = held.add(await openPolicy(configuration, { signal }));
         return describePolicy(policy);
       },
     },
@@ -128,9 +128,7 @@ async function checkRetriever(
   held: Held,
   signal: AbortSignal | undefined,
 ): Promise<Finding> {
-  const opened = held.add(await openRetriever(configuration, { signal }, use), (one) =>
-    one[Symbol.asyncDispose](),
-  );
+  const opened = held.add(await openRetriever(configuration, { signal }, use));
   const { retriever, evaluation } = configuration.values;
   const { kind } = (use === "evaluation" ? evaluation?.retriever : undefined) ?? retriever;
   const started = performance.now();
@@ -146,9 +144,7 @@ async function checkJudge(
   held: Held,
   signal: AbortSignal | undefined,
 ): Promise<Finding> {
-  const opened = held.add(await OpenJudge.open(configuration, policy, { signal }), (one) =>
-    one[Symbol.dispose](),
-  );
+  const opened = held.add(await OpenJudge.open(configuration, policy, { signal }));
   const started = performance.now();
   const critique = await opened.judge?.critique(ATTEMPT, { signal });
   const time = `${(performance.now() - started).toFixed(0)} ms`;

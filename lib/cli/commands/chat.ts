@@ -48,16 +48,9 @@ async function chat(
   const signal = interrupt.stop;
   const held = new Held();
   try {
-    const opened = held.add(await openRetriever(configuration, { signal }), (one) =>
-      one[Symbol.asyncDispose](),
-    );
-    const policy = held.add(await openPolicy(configuration, { folder: model, signal }), (one) =>
-      one.dispose(),
-    );
-    const decoder = held.add(
-      await policy.createDecoder({ ...defined(training.decoder), maxBatch: 1 }),
-      (one) => one.dispose(),
-    );
+    const opened = held.add(await openRetriever(configuration, { signal }));
+    const policy = held.add(await openPolicy(configuration, { folder: model, signal }));
+    const decoder = held.add(await policy.createDecoder({ ...defined(training.decoder), maxBatch: 1 }));
     const bound = new BoundProtocol(protocolOf(protocol), policy);
     for await (const question of asked ?? lines(signal)) {
       if (question.trim() === "") continue;

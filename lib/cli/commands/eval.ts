@@ -51,11 +51,9 @@ async function evaluateTarget(context: CommandContext, options: EvalOptions, pat
   try {
     const questions = await readQuestions(configuration, options, signal);
     const retriever = await openRetriever(configuration, { signal }, "evaluation");
-    held.add(retriever, (one) => one[Symbol.asyncDispose]());
-    const policy = held.add(await openPolicy(configuration, { folder: model, signal }), (one) =>
-      one.dispose(),
-    );
-    const decoder = held.add(await policy.createDecoder(defined(training.decoder)), (one) => one.dispose());
+    held.add(retriever);
+    const policy = held.add(await openPolicy(configuration, { folder: model, signal }));
+    const decoder = held.add(await policy.createDecoder(defined(training.decoder)));
     const started = performance.now();
     const report = await evaluate({
       ...training.search,

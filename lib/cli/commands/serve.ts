@@ -43,12 +43,8 @@ async function serve(context: CommandContext, options: ServeCommandOptions, path
   const signal = interrupt.stop;
   const held = new Held();
   try {
-    const opened = options.agent
-      ? held.add(await openRetriever(configuration, { signal }), (one) => one[Symbol.asyncDispose]())
-      : undefined;
-    const policy = held.add(await openPolicy(configuration, { folder: model, signal }), (one) =>
-      one.dispose(),
-    );
+    const opened = options.agent ? held.add(await openRetriever(configuration, { signal })) : undefined;
+    const policy = held.add(await openPolicy(configuration, { folder: model, signal }));
     const { name = basename(resolve(path)).replace(/\.ya?ml$/, ""), host, port } = options;
     const agent = opened && { retriever: opened.retriever, protocol: protocolOf(protocol) };
     const server = held.add(
@@ -60,7 +56,6 @@ async function serve(context: CommandContext, options: ServeCommandOptions, path
         decoder: defined(training.decoder),
         onError: (error) => output.warn(error instanceof Error ? error.message : String(error)),
       }),
-      (one) => one.close(),
     );
     const names = agent ? `${name} and ${name}-search` : name;
     output.line(`${names} at ${server.url}/v1; Ctrl-C ends.`);

@@ -32,7 +32,7 @@ function makeView({ view: name, parameters }: Route): View {
 
 function show(): void {
   const route = parseRoute(location.hash);
-  if (view !== undefined && shown === route.view && view.follow(route.parameters)) return;
+  if (view !== undefined && shown === route.view && view.follow?.(route.parameters)) return;
   view?.destroy();
   view = makeView(route);
   shown = route.view;
@@ -171,7 +171,7 @@ document.addEventListener("keydown", (event) => {
   }
   if (key === "?") showKeys();
   else if (key === "t") nextTheme();
-  else if (!view?.key(event)) return;
+  else if (!view?.key?.(event)) return;
   event.preventDefault();
 });
 document.addEventListener("visibilitychange", () => {

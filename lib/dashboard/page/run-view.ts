@@ -45,16 +45,8 @@ export class RunView implements View {
     this.#panel.update([{ summary, curves: this.#curves, name: this.#id, color }], undefined, 0, "questions");
   }
 
-  follow(): boolean {
-    return false;
-  }
-
   redraw(): void {
     this.#panel.redraw();
-  }
-
-  key(): boolean {
-    return false;
   }
 
   destroy(): void {

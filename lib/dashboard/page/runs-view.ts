@@ -48,16 +48,8 @@ export class RunsView implements View {
     await this.#draw();
   }
 
-  follow(): boolean {
-    return false;
-  }
-
   redraw(): void {
     this.#panel.redraw();
-  }
-
-  key(): boolean {
-    return false;
   }
 
   destroy(): void {

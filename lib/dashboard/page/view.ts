@@ -7,12 +7,12 @@ export interface View {
   readonly title: string;
   /** Shows what is new; called at first and, where the source is live, every few seconds. */
   refresh(): Promise<void>;
-  /** The address changed within the view. Whether it could follow; otherwise the view is made anew. */
-  follow(parameters: URLSearchParams): boolean;
+  /** The address changed within the view. Whether it could follow; otherwise, as without this, the view is made anew. */
+  follow?(parameters: URLSearchParams): boolean;
   /** The theme changed. */
   redraw(): void;
   /** A key that nothing on the page took. Whether it meant something. */
-  key(event: KeyboardEvent): boolean;
+  key?(event: KeyboardEvent): boolean;
   /** Lets go of everything. */
   destroy(): void;
 }

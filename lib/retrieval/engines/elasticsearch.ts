@@ -28,11 +28,7 @@ const Options = z.strictObject(elasticsearchShape).refine(needsEmbedding.check, 
  * Searches go out together as `_msearch`. One that its answer calls failed is repeated alone; one that only a part of the
  * shards answered has failed.
  */
-export class ElasticsearchRetriever extends LuceneRetriever {
-  readonly #connect: () => Promise<Client>;
-  readonly #index: string;
-  #client: Promise<Client> | undefined;
-
+export class ElasticsearchRetriever extends LuceneRetriever<Client> {
   /**
    * Does not connect yet.
    *
@@ -40,12 +36,10 @@ export class ElasticsearchRetriever extends LuceneRetriever {
    */
   constructor(options: ElasticsearchRetrieverOptions) {
     const checked = parseOptions(Options, options, "ElasticsearchRetriever");
-    const { url, username, password, tls, concurrency, index } = checked;
+    const { url, username, password, tls, concurrency } = checked;
     const fromEnvironment = username === undefined ? process.env.HINDSEARCH_ELASTICSEARCH_API_KEY : undefined;
     const apiKey = checked.apiKey ?? (fromEnvironment || undefined);
-    super("Elasticsearch", checked, [apiKey]);
-    this.#index = index;
-    this.#connect = async () => {
+    super("Elasticsearch", checked, [apiKey], async () => {
       const { Client } = await loadOptional(
         "ElasticsearchRetriever",
         ["@elastic/elasticsearch@^9.4.0"],
@@ -63,13 +57,15 @@ export class ElasticsearchRetriever extends LuceneRetriever {
           password !== undefined && { auth: { username, password } }),
         ...(tls !== undefined && { tls: { ...tls } as { ca?: string; rejectUnauthorized?: boolean } }),
       });
-    };
+    });
   }
 
   /** @internal */
-  protected override async send(lines: SearchBody[], signal: AbortSignal): Promise<RawAnswer> {
-    this.#client ??= this.#connect();
-    const client = await this.#client;
+  protected override async send(
+    client: Client,
+    lines: SearchBody[],
+    signal: AbortSignal,
+  ): Promise<RawAnswer> {
     const options = {
       asStream: true,
       meta: true as const,
@@ -77,7 +73,7 @@ export class ElasticsearchRetriever extends LuceneRetriever {
       headers: { "accept-encoding": "identity" },
     };
     const { statusCode, headers, body } = await client.msearch(
-      { index: this.#index, searches: lines },
+      { index: this.index, searches: lines },
       options,
     );
     return { status: statusCode ?? 0, headers, body: body as unknown as AsyncIterable<Uint8Array> };
@@ -86,10 +82,5 @@ export class ElasticsearchRetriever extends LuceneRetriever {
   /** @internal */
   protected override knn(field: string, vector: number[], topK: number, candidates: number): SearchBody {
     return { knn: { field, query_vector: vector, k: topK, num_candidates: candidates } };
-  }
-
-  /** @internal */
-  protected override async disconnect(): Promise<void> {
-    await (await this.#client?.catch(() => undefined))?.close();
   }
 }

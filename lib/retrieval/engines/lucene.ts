@@ -92,6 +92,11 @@ export const needsEmbedding = {
   message: { path: ["embedding"], message: "a knn search needs one" },
 };
 
+/** A client of the ecosystem, as far as both are alike. */
+export interface LuceneClient {
+  close(): Promise<void>;
+}
+
 /** The body of one search. */
 export type SearchBody = Record<string, unknown>;
 
@@ -115,37 +120,50 @@ const Response = z.object({ responses: z.array(z.union([Failed, Found])) });
 const MISTAKES: readonly string[] = ["ConfigurationError", "ProductNotSupportedError"];
 
 /** What Elasticsearch and OpenSearch have in common: `_msearch`, with its own status for each search. */
-export abstract class LuceneRetriever extends RemoteRetriever {
+export abstract class LuceneRetriever<Client extends LuceneClient> extends RemoteRetriever {
+  /** Index, alias, or pattern. @internal */
+  protected readonly index: string;
   readonly #options: CheckedLuceneOptions;
   readonly #limits: AnswerLimits;
+  readonly #connect: () => Promise<Client>;
+  #client: Promise<Client> | undefined;
 
   /**
    * @param engine - For messages.
    * @param options - Checked settings.
    * @param secrets - Besides the password.
+   * @param connect - Makes the ecosystem's client; called once, at the first search.
    */
   protected constructor(
     engine: string,
     options: CheckedLuceneOptions,
     secrets: readonly (string | undefined)[],
+    connect: () => Promise<Client>,
   ) {
     const { url, index, password, maxResponseBytes } = options;
     const all = [password, ...secrets, ...requestSecrets({ url })];
     super(`${engine} index ${index} at ${addressOf(url)}`, options, all);
+    this.index = index;
+    this.#connect = connect;
     this.#options = options;
     this.#limits = { maxResponseBytes, scrubber: new Scrubber(all) };
   }
 
   /**
-   * Sends one `_msearch` with the ecosystem's client, without retries.
+   * Sends one `_msearch`, without retries.
    *
    * @param lines - Header and body of each search, in turns.
    * @throws The client's errors.
    */
-  protected abstract send(lines: SearchBody[], signal: AbortSignal): Promise<RawAnswer>;
+  protected abstract send(client: Client, lines: SearchBody[], signal: AbortSignal): Promise<RawAnswer>;
 
   /** The part of a search's body that finds the nearest neighbours of a vector. */
   protected abstract knn(field: string, vector: number[], topK: number, candidates: number): SearchBody;
+
+  /** @internal */
+  protected override async disconnect(): Promise<void> {
+    await (await this.#client?.catch(() => undefined))?.close();
+  }
 
   /** @internal */
   protected override async ask(
@@ -182,7 +200,8 @@ export abstract class LuceneRetriever extends RemoteRetriever {
   /** Without a cause: the clients' errors hold the request and its headers. */
   async #exchange(lines: SearchBody[], signal: AbortSignal): Promise<unknown> {
     try {
-      return await readJsonAnswer(await this.send(lines, signal), this.#limits);
+      this.#client ??= this.#connect();
+      return await readJsonAnswer(await this.send(await this.#client, lines, signal), this.#limits);
     } catch (error) {
       if (error instanceof AttemptError || (error as { code?: unknown }).code === "DEPENDENCY_MISSING")
         throw error;

@@ -21,11 +21,7 @@ const Options = z.strictObject(luceneShape).refine(needsEmbedding.check, needsEm
  * Searches an index of OpenSearch, by BM25 or vectors. Needs the optional package `@opensearch-project/opensearch`, loaded
  * on first use; its own retries, sniffing and compression are off. Otherwise as {@link ElasticsearchRetriever}.
  */
-export class OpenSearchRetriever extends LuceneRetriever {
-  readonly #connect: () => Promise<Client>;
-  readonly #index: string;
-  #client: Promise<Client> | undefined;
-
+export class OpenSearchRetriever extends LuceneRetriever<Client> {
   /**
    * Does not connect yet.
    *
@@ -34,10 +30,8 @@ export class OpenSearchRetriever extends LuceneRetriever {
   constructor(options: OpenSearchRetrieverOptions) {
     const given = parseOptions(Options, options, "OpenSearchRetriever");
     const password = given.password ?? (process.env.HINDSEARCH_OPENSEARCH_PASSWORD || undefined);
-    super("OpenSearch", { ...given, password }, []);
-    const { url, username, tls, concurrency, timeoutMs, index } = given;
-    this.#index = index;
-    this.#connect = async () => {
+    const { url, username, tls, concurrency, timeoutMs } = given;
+    super("OpenSearch", { ...given, password }, [], async () => {
       const { Client } = await loadOptional(
         "OpenSearchRetriever",
         ["@opensearch-project/opensearch@^3.5.0"],
@@ -51,15 +45,17 @@ export class OpenSearchRetriever extends LuceneRetriever {
         ...(username !== undefined && password !== undefined && { auth: { username, password } }),
         ...(tls !== undefined && { ssl: { ...tls } as { ca?: string; rejectUnauthorized?: boolean } }),
       });
-    };
+    });
   }
 
   /** @internal */
-  protected override async send(lines: SearchBody[], signal: AbortSignal): Promise<RawAnswer> {
-    this.#client ??= this.#connect();
-    const client = await this.#client;
+  protected override async send(
+    client: Client,
+    lines: SearchBody[],
+    signal: AbortSignal,
+  ): Promise<RawAnswer> {
     const options = { asStream: true, headers: { "accept-encoding": "identity" } };
-    const request = client.msearch({ index: this.#index, body: lines }, options);
+    const request = client.msearch({ index: this.index, body: lines }, options);
     const body = { destroy: () => request.abort() };
     // The client knows no signals.
     onAbort(signal, () => body.destroy());
@@ -72,10 +68,5 @@ export class OpenSearchRetriever extends LuceneRetriever {
   /** @internal */
   protected override knn(field: string, vector: number[], topK: number): SearchBody {
     return { query: { knn: { [field]: { vector, k: topK } } } };
-  }
-
-  /** @internal */
-  protected override async disconnect(): Promise<void> {
-    await (await this.#client?.catch(() => undefined))?.close();
   }
 }

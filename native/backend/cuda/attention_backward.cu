@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // terms[r, h], one warp each. In bf16 the passes multiply with rounded queries and do;
-// they are rounded here once, into rows of `row_width` numbers with zeros at the end. delta is of
+// they are rounded here once, into rows of `row_width` numbers with zeros at the end. do . o is of
 // the rounded do, so that what should cancel in do . v - do . o does: exactly in a row with one
 // key.
 template <class T>

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { TINY_PROTOCOL, TINY_QUESTIONS } from "../../examples/own-loop/tiny-world.js";
+import type { Policy } from "../../lib/policy/policy.js";
 import type { HindSearchOptions } from "../../lib/training/options.js";
+import { resolveSettings } from "../../lib/training/settings.js";
 import { HindSearchTrainer } from "../../lib/training/trainer.js";
 import { OPTIONS, tinyTrainer } from "../support/tiny-trainer.js";
 
@@ -81,4 +83,25 @@ describe("what is refused", () => {
     await expect(trainer[Symbol.asyncIterator]().next()).rejects.toThrow(/running already/);
     await first.return?.();
   });
+});
+
+test("how far log-probs of a rollout may be off depends on the device, unless it is said; the device is a setting", async () => {
+  const { family, parameters, config } = await fresh();
+  const on = (part: Pick<Policy, "device" | "compute">, options: Partial<HindSearchOptions> = {}) => {
+    const policy = { family, parameters, config, ...part } as Policy;
+    const { startupCheck, participants } = resolveSettings({ ...OPTIONS, ...options, policy });
+    return { ...startupCheck, policy: participants.policy };
+  };
+  expect(on({ device: "cpu", compute: "bf16" })).toEqual({
+    trajectories: 8,
+    tolerance: 0,
+    policy: expect.stringMatching(/computed in bf16$/),
+  });
+  expect(on({ device: "cuda", compute: "bf16" })).toMatchObject({
+    tolerance: 0.02,
+    policy: expect.stringMatching(/computed in bf16 on cuda$/),
+  });
+  expect(on({ device: "cuda", compute: "f32" }).tolerance).toBe(1e-4);
+  const said = { startupCheck: { trajectories: 2, tolerance: 0.5 } };
+  expect(on({ device: "cuda", compute: "f32" }, said)).toMatchObject(said.startupCheck);
 });

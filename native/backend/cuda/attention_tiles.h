@@ -1,19 +1,21 @@
-// What the attention kernels share: tiles in shared memory, filled from pages or from f32 rows, and the
-// tensor-core operands that are read from them.
+// What the attention kernels share: tiles in shared memory, filled from pages or from f32 rows, and
+// the tensor-core operands that are read from them.
 //
-// A tile holds rows of one head, zeros after the head's width. Its stride is such that neither use of
-// it meets a bank twice:
+// A tile holds rows of one head, zeros after the head's width. Its stride is such that neither use
+// of it meets a bank twice:
 //   - as rows, multiplied along the width (S = Q K^T): row_operand, column_operand;
 //   - in pairs of rows, multiplied along the rows (O = P V): paired_operand.
-// The order of terms inside a product is free as long as both operands agree, so a lane takes the terms
-// that lie side by side in memory (four of a row with one load) and not those the instruction's
-// picture shows. With g = lane / 4, t = lane % 4:
+// The order of terms inside a product is free as long as both operands agree, so a lane takes the
+// terms that lie side by side in memory (four of a row with one load) and not those the
+// instruction's picture shows. With g = lane / 4, t = lane % 4:
 //   - along the width, lane t takes columns 4t .. 4t+3 of 16;
 //   - column c of a product with column_operand is row swapped(c) of its 8 rows;
-//   - along the rows, lane t takes rows paired_row(t, 0 .. 3) of 16, which are the very rows that two
-//     neighbouring products with column_operand have left in its accumulators: a product's result is
-//     the next one's left operand without a move between lanes (left_operand);
-//   - product q of the four of a paired_operand has in column c the tile's column 4c + q of 32: a lane's
+//   - along the rows, lane t takes rows paired_row(t, 0 .. 3) of 16, which are the very rows that
+//   two
+//     neighbouring products with column_operand have left in its accumulators: a product's result
+//     is the next one's left operand without a move between lanes (left_operand);
+//   - product q of the four of a paired_operand has in column c the tile's column 4c + q of 32: a
+//   lane's
 //     results are eight columns side by side, 8t .. 8t+7.
 #pragma once
 
@@ -45,29 +47,24 @@ Pages<T> typed_pages(const KvPages& pages) {
 // The keys of one sequence, layer and head, or its values.
 template <class T>
 struct PagedRows {
-  const T* base;  // of page 0
-  std::int64_t page_stride;
+  Pages<T> pages;  // and not what follows from it: registers are dear
+  const T* base;   // in page 0
   const std::int32_t* table;
   std::int32_t width;
 
   __device__ const T* row(std::int32_t j) const {
-    const std::int64_t page = table[j / kPageTokens];
-    return base + page * page_stride + j % kPageTokens * width;
+    return base + table[j / kPageTokens] * pages.page_elements() + j % kPageTokens * width;
   }
 };
 template <class T>
 __device__ PagedRows<T> paged_keys(const Pages<T>& pages, const std::int32_t* table,
                                    std::int32_t layer, std::int32_t head) {
-  return {pages.keys(0, layer, head),
-          std::int64_t{2} * pages.layers * pages.heads * pages.head_dim * kPageTokens, table,
-          pages.head_dim};
+  return {pages, pages.keys(0, layer, head), table, pages.head_dim};
 }
 template <class T>
 __device__ PagedRows<T> paged_values(const Pages<T>& pages, const std::int32_t* table,
                                      std::int32_t layer, std::int32_t head) {
-  PagedRows<T> rows = paged_keys(pages, table, layer, head);
-  rows.base += std::int64_t{pages.head_dim} * kPageTokens;
-  return rows;
+  return {pages, pages.values(0, layer, head), table, pages.head_dim};
 }
 
 // 16 bytes of a tile.
@@ -96,8 +93,8 @@ __device__ uint4 tile_vector(const float* from) {
   }
 }
 
-// Fills kRows rows of a tile, by all threads of the block. row_at(i) points to row i in device memory,
-// of float or of T, or is null for a row of zeros. `vectors`: see vector_rows.
+// Fills kRows rows of a tile, by all threads of the block. row_at(i) points to row i in device
+// memory, of float or of T, or is null for a row of zeros. `vectors`: see vector_rows.
 template <int kHead, int kRows, class T, class RowAt>
 __device__ void load_tile(const RowAt& row_at, std::int32_t width, bool vectors, T* tile) {
   using Source = std::remove_cv_t<std::remove_pointer_t<decltype(row_at(0))>>;
@@ -184,8 +181,7 @@ __device__ void row_operand(const bf16* tile, const Lane& lane, std::uint32_t (&
 // The right operand [16 x 8]: 8 rows of a tile, transposed; column c is row swapped(c).
 template <int kHead>
 __device__ void column_operand(const bf16* tile, const Lane& lane, std::uint32_t (&b)[2]) {
-  const uint2 pair =
-      shared_pair(tile + swapped(lane.g) * kTileStride<bf16, kHead> + 4 * lane.t);
+  const uint2 pair = shared_pair(tile + swapped(lane.g) * kTileStride<bf16, kHead> + 4 * lane.t);
   b[0] = pair.x;
   b[1] = pair.y;
 }
@@ -198,20 +194,24 @@ __device__ inline std::uint32_t high_halves(std::uint32_t x, std::uint32_t y) {
   return x >> 16 | (y & 0xffff0000);
 }
 
+// Half of the right operands [16 x 8] of four products, from four columns of two rows.
+__device__ inline void pair_rows(const uint2& x, const uint2& y, int half,
+                                 std::uint32_t (&b)[4][2]) {
+  b[0][half] = low_halves(x.x, y.x);
+  b[1][half] = high_halves(x.x, y.x);
+  b[2][half] = low_halves(x.y, y.y);
+  b[3][half] = high_halves(x.y, y.y);
+}
+
 // Right operands [16 x 8] of four products: 16 rows of a tile, 32 columns.
 template <int kHead>
 __device__ void paired_operand(const bf16* tile, const Lane& lane, std::uint32_t (&b)[4][2]) {
+  constexpr int kStride = kTileStride<bf16, kHead>;
+  const bf16* from = tile + 4 * lane.g;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const bf16* from = tile + 4 * lane.g;
-    const uint2 x =
-        shared_pair(from + paired_row(lane.t, 2 * half) * kTileStride<bf16, kHead>);
-    const uint2 y =
-        shared_pair(from + paired_row(lane.t, 2 * half + 1) * kTileStride<bf16, kHead>);
-    b[0][half] = low_halves(x.x, y.x);
-    b[1][half] = high_halves(x.x, y.x);
-    b[2][half] = low_halves(x.y, y.y);
-    b[3][half] = high_halves(x.y, y.y);
+    pair_rows(shared_pair(from + paired_row(lane.t, 2 * half) * kStride),
+              shared_pair(from + paired_row(lane.t, 2 * half + 1) * kStride), half, b);
   }
 }
 

@@ -104,6 +104,18 @@ __host__ __device__ inline bf16 to_bf16(float x) {
   return {static_cast<std::uint16_t>(pack_bf16(x, 0))};
 }
 
+// 2^x to two units in the last place; what would be subnormal is 0.
+__device__ inline float fast_exp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  const float y = exp2f(x);
+  return y < 0x1p-126f ? 0 : y;
+#endif
+}
+
 // A float as the number type of a cache or an operand.
 template <class T>
 __host__ __device__ T narrow(float x);

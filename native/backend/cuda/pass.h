@@ -59,9 +59,12 @@ struct Pages {
   std::int32_t heads;
   std::int32_t head_dim;
 
+  __host__ __device__ std::int64_t page_elements() const {
+    return std::int64_t{2} * layers * heads * head_dim * kPageTokens;
+  }
   __host__ __device__ T* keys(std::int32_t page, std::int32_t layer, std::int32_t head) const {
-    const std::int64_t block = std::int64_t{2} * head_dim * kPageTokens;
-    return data + ((std::int64_t{page} * layers + layer) * heads + head) * block;
+    return data + page * page_elements() +
+           (std::int64_t{layer} * heads + head) * 2 * head_dim * kPageTokens;
   }
   __host__ __device__ T* values(std::int32_t page, std::int32_t layer, std::int32_t head) const {
     return keys(page, layer, head) + std::int64_t{head_dim} * kPageTokens;

@@ -103,6 +103,16 @@ inline SegmentResult alone(const std::shared_ptr<Model>& model, const std::vecto
   return run_all_of(decoder).at(id);
 }
 
+// Log-probs of the same tokens in another schedule: to the last bit on the processor. On a GPU one row
+// is computed by other kernels than many, with other orders of additions.
+inline void check_log_probs(const std::vector<float>& actual, const std::vector<float>& expected) {
+  CHECK_EQ(actual.size(), expected.size());
+  static const bool exact = std::string(instruction_set()) != "cuda";
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    CHECK_NEAR(actual[i], expected[i], exact ? 0 : 2e-5);
+  }
+}
+
 inline std::vector<Token> joined(std::vector<Token> a, const std::vector<Token>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

@@ -50,7 +50,7 @@ PY
 fi
 
 compile() {
-  cmake -S . -B "$build" -DHINDSEARCH_ADDON=OFF -DHINDSEARCH_CUDA=ON -DHINDSEARCH_TESTS=ON -DHINDSEARCH_BENCH=ON \
+  cmake -S . -B "$build" -DHINDSEARCH_ADDON=OFF -DHINDSEARCH_CUDA=ON -DHINDSEARCH_TESTS=ON \
     -DCMAKE_CUDA_ARCHITECTURES=native &&
     cmake --build "$build" --parallel "$(nproc)" --target cuda_check
 }
@@ -65,7 +65,7 @@ sanitize() {
   local test
   for test in "$build"/native/test/cuda/cuda_*_test; do
     case $test in
-      *rows_test | *attention*_test | *head_test | *sample_test | *optimizer_test)
+      *rows_test | *norm_test | *linear_test | *attention*_test | *head_test | *sample_test | *optimizer_test)
         echo "$(basename "$test")"
         compute-sanitizer --tool memcheck --error-exitcode 9 "$test" >"$out/sanitizer.log" 2>&1
         local code=$?
@@ -84,7 +84,7 @@ else
   skip "compute-sanitizer memcheck" "it is not installed"
 fi
 
-ours() { "$build/bench/native/gpu_bench" "$@" | tee -a "$out/ours.jsonl"; }
+ours() { "$build/native/test/cuda/gpu_bench" "$@" | tee -a "$out/ours.jsonl"; }
 export -f ours
 step "0.5B" 60 ours 0.5b --decode 1,64,256,512 --train 8x2048,64x512
 step "3B" 100 ours 3b --decode 1,64,256,512 --train 8x2048,64x512

@@ -196,7 +196,7 @@ Work parse(int argc, char** argv) {
 
 void run(const std::string& name, const Work& work) {
   const auto model = Model::initialize(config_of(name), ComputeType::bf16, 1);
-  std::printf("{\"work\": \"device\", \"description\": \"%s\"}\n", instruction_set());
+  std::printf("{\"work\": \"device\", \"description\": \"%s\"}\n", device_info().description.c_str());
   for (const std::int32_t batch : work.decode) {
     decode(model, name, batch, work.context, work.fresh);
   }

@@ -57,8 +57,7 @@ void heads_backward(const Network& network, const PassRows& pass, std::int32_t l
   backend.attention_backward(heads.q, pass.index, pass.pages, pass.page_layer(l),
                              1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
                              tape.statistics, scratch.d_attention, d_heads.q, d_heads.k, d_heads.v);
-  backend.rope(d_heads.q, pass.index, network.cosines, network.sines, true);
-  backend.rope(d_heads.k, pass.index, network.cosines, network.sines, true);
+  backend.rope(d_heads.qk, pass.index, network.cosines, network.sines, true);
   if (config.qk_norm) {
     const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
     const QkvViews d_plain = qkv_views(network, rows, scratch.d_qkv, nullptr);

@@ -26,8 +26,7 @@ void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t 
     backend.rms_norm(plain.q, network.weight(at.q_norm), epsilon, heads.q, tape.q_inv_rms);
     backend.rms_norm(plain.k, network.weight(at.k_norm), epsilon, heads.k, tape.k_inv_rms);
   }
-  backend.rope(heads.q, pass.index, network.cosines, network.sines, false);
-  backend.rope(heads.k, pass.index, network.cosines, network.sines, false);
+  backend.rope(heads.qk, pass.index, network.cosines, network.sines, false);
   backend.write_kv(heads.k, heads.v, pass.index, pass.pages, pass.page_layer(l));
   backend.attention(heads.q, pass.index, pass.pages, pass.page_layer(l),
                     1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,

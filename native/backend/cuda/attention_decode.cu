@@ -15,9 +15,13 @@ namespace {
 // Elements column .. column + 3 or + 7 of a row as they lie; zeros after `width` and where there is
 // no row.
 __device__ std::uint32_t row_pair(const bf16* row, std::int32_t column, std::int32_t width) {
-  const std::uint32_t low = row && column < width ? row[column].bits : 0;
-  const std::uint32_t high = row && column + 1 < width ? row[column + 1].bits : 0;
-  return low | high << 16;
+  std::uint32_t pair = 0;
+  // Unrolled, the loads of many pairs at once take more registers than there are.
+#pragma unroll 1
+  for (int i = 0; i < 2; ++i) {
+    if (row && column + i < width) pair |= std::uint32_t{row[column + i].bits} << 16 * i;
+  }
+  return pair;
 }
 template <bool kVectors>
 __device__ uint2 row_quad(const bf16* row, std::int32_t column, std::int32_t width) {
@@ -98,13 +102,16 @@ __global__ void __launch_bounds__(kDecodeWarps* kWarp, kVectors&& kHead < 128 ? 
     };
     uint4 key[kAtOnce][2];
     uint2 value[kAtOnce][4];
-    load_keys(0, key);
-    load_values(0, value);
+    // Read number by number, both would not fit into registers.
+    if constexpr (kVectors) {
+      load_keys(0, key);
+      load_values(0, value);
+    }
 
     float scores[1][2][4] = {};
 #pragma unroll 1
     for (int from = 0; from < kParts; from += kAtOnce) {
-      if (from > 0) load_keys(from, key);
+      if (!kVectors || from > 0) load_keys(from, key);
 #pragma unroll
       for (int part = 0; part < kAtOnce; ++part) {
         const bf16* at = query_tile + lane.g * kStride + 32 * (from + part) + 8 * lane.t;
@@ -134,9 +141,9 @@ __global__ void __launch_bounds__(kDecodeWarps* kWarp, kVectors&& kHead < 128 ? 
     left_operand(scores[0][0], scores[0][1], a);
 #pragma unroll
     for (int from = 0; from < kParts; from += kAtOnce) {
-      // Where rows are read number by number, so that not all are on their way at once.
+      // Nor would all values, which the compiler would read early.
       if constexpr (!kVectors) __syncwarp();
-      if (from > 0) load_values(from, value);
+      if (!kVectors || from > 0) load_values(from, value);
 #pragma unroll
       for (int part = 0; part < kAtOnce; ++part) {
         std::uint32_t b[4][2];

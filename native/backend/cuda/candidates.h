@@ -37,7 +37,7 @@ struct Candidates {
       for (int i = static_cast<int>(threadIdx.x); i < count; i += kRowThreads) body(logits[i]);
       return;
     }
-#pragma unroll 4
+#pragma unroll 2
     for (int i = static_cast<int>(threadIdx.x) * 4; i < count; i += 4 * kRowThreads) {
       const float4 four = *reinterpret_cast<const float4*>(logits + i);
       body(four.x);

@@ -97,7 +97,7 @@ __device__ void split(const Candidates& row, float value, WarpSplit* splits) {
   const int begin = min(row.count, warp_id() * each), end = min(row.count, begin + each);
   MassSum below, above;
   int equals = 0;
-#pragma unroll 4
+#pragma unroll 2
   for (int i = begin + lane_id(); i < end; i += kWarp) {
     const float mass = row.mass(row.logits[i]);
     if (mass < value) below.add(mass);

@@ -5,9 +5,10 @@
 
 namespace hindsearch::cuda {
 
-// Bits that order as the floats do.
+// Bits that order as the floats do, with one key for both zeros: which of them is the larger of a
+// butterfly may differ from lane to lane.
 __device__ __forceinline__ std::uint32_t key_of(float x) {
-  const std::uint32_t bits = float_to_bits(x);
+  const std::uint32_t bits = float_to_bits(x + 0.0f);
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 __device__ __forceinline__ float value_of(std::uint32_t key) {
@@ -28,7 +29,11 @@ struct MassSum {
   }
   __device__ double total() const { return double{sum} + double{rest}; }
   __device__ MassSum from_lane(int bits) const {
-    return {__shfl_xor_sync(kAllLanes, sum, bits), __shfl_xor_sync(kAllLanes, rest, bits)};
+    const unsigned long long both = __shfl_xor_sync(
+        kAllLanes, static_cast<unsigned long long>(float_to_bits(sum)) << 32 | float_to_bits(rest),
+        bits);
+    return {bits_to_float(static_cast<std::uint32_t>(both >> 32)),
+            bits_to_float(static_cast<std::uint32_t>(both))};
   }
 
  private:
@@ -66,24 +71,23 @@ class BlockSums {
     static_assert(kSums <= kMost && sizeof(Sum) <= sizeof(MassSum));
     Sum* const parts = reinterpret_cast<Sum*>(shared_.parts[turn_]);
     turn_ ^= 1;
-    butterfly(sums);
+    butterfly<kWarp>(sums);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       if (lane_id() == 0) parts[warp_id() * kSums + i] = sums[i];
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      sums[i] = lane_id() < kRowWarps ? parts[lane_id() * kSums + i] : Sum{};
-    }
-    butterfly(sums);
+    for (int i = 0; i < kSums; ++i) sums[i] = parts[lane_id() % kRowWarps * kSums + i];
+    butterfly<kRowWarps>(sums);
   }
 
  private:
-  template <class Sum, int kSums>
+  // Over groups of kLanes lanes.
+  template <int kLanes, class Sum, int kSums>
   __device__ static void butterfly(Sum (&sums)[kSums]) {
 #pragma unroll
-    for (int step = kWarp / 2; step > 0; step /= 2) {
+    for (int step = kLanes / 2; step > 0; step /= 2) {
 #pragma unroll
       for (int i = 0; i < kSums; ++i) sums[i].add(sums[i].from_lane(step));
     }

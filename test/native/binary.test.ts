@@ -32,6 +32,14 @@ describe.runIf(process.platform === "linux").each(binaries)("%s binary", (_, bin
     expect(needed.filter((name) => !allowed.test(name))).toEqual([]);
   });
 
+  test("lacks no function of its own", () => {
+    // A shared object links without them, and fails at the first call.
+    const missing = readelf("--dyn-syms")
+      .split("\n")
+      .filter((line) => /\sUND\s.*hindsearch/.test(line));
+    expect(missing).toEqual([]);
+  });
+
   test("takes the C++ library of the system, not a copy of its own", () => {
     // The copy would need arc4random of glibc 2.36, and with it a newer system than anything of ours.
     expect(readelf("--dynamic")).toMatch(/\(NEEDED\).*\[libstdc\+\+\.so\.6\]/);

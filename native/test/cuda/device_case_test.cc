@@ -14,21 +14,6 @@ TEST(numbers_go_up_and_come_down) {
   CHECK(device.upload(tokens).download() == tokens);
 }
 
-__global__ void doubled(const float* x, float* y, std::int64_t n) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = 2 * x[i];
-}
-
-TEST(a_kernel_runs) {
-  const DeviceCase device(ComputeType::f32);
-  const Floats x = normal(1000, 3);
-  const auto from = device.upload(x), to = device.floats(x.size());
-  cuda::launch(device.context().stream, doubled, dim3(4), 256, 0, from.data(), to.data(),
-               static_cast<std::int64_t>(x.size()));
-  const Floats y = to.download();
-  for (std::size_t i = 0; i < x.size(); ++i) CHECK_EQ(y[i], 2 * x[i]);
-}
-
 // Every combination of stored and transposed operands, with strides, added or not.
 TEST(matrix_products) {
   for (const ComputeType compute : {ComputeType::f32, ComputeType::bf16}) {

@@ -112,7 +112,8 @@ void Fiber::start(void (*entry)(void*), void* argument) {
 #if defined(__x86_64__)
   auto* top = static_cast<std::uintptr_t*>(memory_) + kStackBytes / sizeof(std::uintptr_t);
   // What host_model_switch_stack takes off: r15, r14, r13, r12, rbx, rbp, and where to return to. A
-  // function expects its return address 8 bytes below a 16-byte boundary; the first frame calls one.
+  // function expects its return address 8 bytes below a 16-byte boundary; the first frame calls
+  // one.
   const std::uintptr_t first[] = {0,
                                   0,
                                   reinterpret_cast<std::uintptr_t>(&enter_fiber),
@@ -131,8 +132,8 @@ void Fiber::start(void (*entry)(void*), void* argument) {
   place_.context.uc_link = nullptr;
   const auto address = reinterpret_cast<std::uintptr_t>(this);
   makecontext(&place_.context, reinterpret_cast<void (*)()>(+[](unsigned high, unsigned low) {
-                enter_fiber(reinterpret_cast<Fiber*>(std::uintptr_t{high} << 32 | low));
-              }),
+    enter_fiber(reinterpret_cast<Fiber*>(std::uintptr_t{high} << 32 | low));
+  }),
               2, static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
 #endif
 }

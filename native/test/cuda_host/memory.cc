@@ -133,8 +133,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   if (up && on_device(from, 1)) throw Fault{"copy from the host, but the source is on the device"};
   if (down && on_device(to, 1)) throw Fault{"copy to the host, but the target is on the device"};
   const bool pageable = (up && !pinned(from, bytes)) || (down && !pinned(to, bytes));
-  if (pageable && stream->capture != cudaStreamCaptureStatusNone) {
-    throw Fault{"a copy of pageable host memory is recorded: each run of the graph would touch it"};
+  if ((pageable || up) && stream->capture != cudaStreamCaptureStatusNone) {
+    throw Fault{
+        "a copy of host memory is recorded: each run of the graph would use what is then there"};
   }
   if (pageable && up) {
     // The device's driver has copied the source somewhere when the call returns.

@@ -133,12 +133,17 @@ TEST(what_a_graph_must_not_record) {
     OK(cudaGraphDestroy(graph));
     return found;
   };
-  CHECK(
-      contains(fault([&] { cudaMemcpyAsync(x.data(), &host, 4, cudaMemcpyHostToDevice, stream); }),
-               "pageable"));
+  int* pinned;
+  OK(cudaMallocHost(&pinned, sizeof(int)));
+  for (int* from : {&host, pinned}) {
+    CHECK(
+        contains(fault([&] { cudaMemcpyAsync(x.data(), from, 4, cudaMemcpyHostToDevice, stream); }),
+                 "a copy of host memory is recorded"));
+  }
   CHECK(
       contains(fault([&] { cudaMemcpyAsync(&host, x.data(), 4, cudaMemcpyDeviceToHost, stream); }),
-               "pageable"));
+               "a copy of host memory is recorded"));
+  OK(cudaFreeHost(pinned));
   CHECK(contains(fault([&] { cudaMallocAsync(&memory, 8, stream); }), "allocation"));
   CHECK(contains(fault([&] { cudaFreeAsync(x.data(), stream); }), "freeing"));
   CHECK_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),

@@ -1,6 +1,6 @@
 // What the tests of CUDA ops start from: a device with its stream, working memory and cuBLAS, and
-// arrays on it. The device is a GPU, or the model of one (native/test/cuda_host): a test never follows
-// a device pointer.
+// arrays on it. The device is a GPU, or the model of one (native/test/cuda_host): a test never
+// follows a device pointer.
 #pragma once
 
 #include <cstdint>

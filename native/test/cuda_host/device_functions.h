@@ -14,7 +14,8 @@ inline void __syncthreads(const host_model::Location& where = host_model::Locati
 }
 inline void __syncwarp(unsigned mask = 0xffffffff,
                        const host_model::Location& where = host_model::Location::current()) {
-  host_model::sync_warp(mask, nullptr, [](unsigned, void* const*) {}, "__syncwarp", where);
+  host_model::sync_warp(
+      mask, nullptr, [](unsigned, void* const*) {}, "__syncwarp", where);
 }
 // One thread, in program order: nothing to do.
 inline void __threadfence() {}
@@ -123,9 +124,8 @@ inline unsigned long long atomicAdd(unsigned long long* address, unsigned long l
 }
 inline float atomicAdd(float* address, float value) {
   const unsigned before = host_model::atomic_update(
-      reinterpret_cast<unsigned __attribute__((may_alias))*>(address), [&](unsigned x) {
-        return std::bit_cast<unsigned>(std::bit_cast<float>(x) + value);
-      });
+      reinterpret_cast<unsigned __attribute__((may_alias))*>(address),
+      [&](unsigned x) { return std::bit_cast<unsigned>(std::bit_cast<float>(x) + value); });
   return std::bit_cast<float>(before);
 }
 #define HOST_MODEL_ATOMICS(type)                                                              \

@@ -1,16 +1,16 @@
 // A model of a CUDA device on the host, for the tests of the kernels' own source.
 //
 // A kernel's blocks run one after the other on the calling OS thread; the threads of a block are
-// fibers. What the hardware leaves to luck is an error here, thrown as Fault from the launch or, with
-// streams as late as on a device, from the call that waits: a barrier or a warp operation that not all
-// its threads reach, a copy beyond an allocation, work that a graph must not record. Device memory and
-// shared memory start as numbers that are not numbers. In AddressSanitizer's hands every access outside
-// an allocation is an error too, as is the host's use of device memory, and a host pointer given to a
-// kernel.
+// fibers. What the hardware leaves to luck is an error here, thrown as Fault from the launch or,
+// with streams as late as on a device, from the call that waits: a barrier or a warp operation that
+// not all its threads reach, a copy beyond an allocation, work that a graph must not record. Device
+// memory and shared memory start as numbers that are not numbers. In AddressSanitizer's hands every
+// access outside an allocation is an error too, as is the host's use of device memory, and a host
+// pointer given to a kernel.
 //
 // Environment:
-//   HINDSEARCH_CUDA_ORDER  forward (the default), reverse or random: which of the threads that could
-//                          run goes first. A missing barrier shows in one of the first two.
+//   HINDSEARCH_CUDA_ORDER  forward (the default), reverse or random: the threads that could run go
+//                          in this order. A missing barrier shows in one of the first two.
 //   CUDA_LAUNCH_BLOCKING   1: work runs when it is enqueued.
 #pragma once
 
@@ -30,8 +30,8 @@ struct Fault {
   std::string message;
 };
 
-// What memory is filled with before anyone wrote to it: a NaN as float, double or bf16, and far from
-// any index.
+// What memory is filled with before anyone wrote to it: a NaN as float, double or bf16, and far
+// from any index.
 inline constexpr std::uint16_t kUnwritten = 0x7ff7;
 
 // Limits of a block: the least of the architectures that the kernels are compiled for.

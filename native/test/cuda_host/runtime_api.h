@@ -1,5 +1,5 @@
-// The part of the CUDA runtime API (version 13) that the backend calls, with the values and signatures
-// of the toolkit.
+// The part of the CUDA runtime API (version 13) that the backend calls, with the values and
+// signatures of the toolkit.
 #pragma once
 
 #include <cstddef>

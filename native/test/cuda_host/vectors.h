@@ -9,18 +9,14 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
 
-#define HOST_MODEL_VECTORS(type, name, align2, align4)                                   \
-  struct name##2 {                                                                       \
-    type x, y;                                                                           \
-  } __attribute__((aligned(align2)));                                                    \
-  struct name##3 {                                                                       \
-    type x, y, z;                                                                        \
-  };                                                                                     \
-  struct name##4 {                                                                       \
-    type x, y, z, w;                                                                     \
-  } __attribute__((aligned(align4)));                                                    \
-  constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }                    \
-  constexpr name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }         \
+#define HOST_MODEL_VECTORS(type, name, align2, align4)                           \
+  struct name##2 { type x, y; }                                                  \
+  __attribute__((aligned(align2)));                                              \
+  struct name##3 { type x, y, z; };                                              \
+  struct name##4 { type x, y, z, w; }                                            \
+  __attribute__((aligned(align4)));                                              \
+  constexpr name##2 make_##name##2(type x, type y) { return {x, y}; }            \
+  constexpr name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; } \
   constexpr name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 
 HOST_MODEL_VECTORS(float, float, 8, 16)

@@ -220,16 +220,18 @@ TEST(top_k_keeps_all_that_equal_the_last) {
 
 TEST(zeros_of_either_sign_are_equal) {
   const DeviceCase device(ComputeType::f32);
-  Batch batch{500};
-  Floats row(batch.vocabulary, -0.0f);
-  std::fill(row.begin() + 256, row.end(), 0.0f);
+  Batch batch{1000};
+  Floats row(batch.vocabulary, -1);
+  std::fill(row.begin(), row.begin() + 256, -0.0f);
+  std::fill(row.begin() + 256, row.begin() + 512, 0.0f);
   for (const double uniform : {0.0, kAlmostOne}) {
-    batch.add(row, {.top_k = 1, .top_p = 0.999999f}, uniform);
+    batch.add(row, {.top_k = 3, .top_p = 0.999999f}, uniform);
     batch.add(row, {.temperature = 0}, uniform);
   }
   const Draws draws = draw(device, batch);
-  CHECK((draws.tokens == std::vector<Token>{0, 0, 499, 0}));
-  for (const float log_prob : draws.log_probs) CHECK_NEAR(log_prob, -std::log(500.0), 1e-6);
+  CHECK((draws.tokens == std::vector<Token>{0, 0, 511, 0}));
+  CHECK_NEAR(draws.log_probs[0], -std::log(512.0), 1e-6);
+  CHECK_NEAR(draws.log_probs[1], -std::log(512 + 488 * std::exp(-1.0)), 1e-6);
 }
 
 TEST(the_ends_of_the_uniform_range_are_safe) {

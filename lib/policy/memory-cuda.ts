@@ -134,10 +134,10 @@ function scoringPool(model: EngineModel, pass: PassRows): PhaseEstimate["parts"]
 }
 
 function updatePool(model: EngineModel, pass: PassRows, checkpoint: boolean): PhaseEstimate["parts"] {
-  const { heads } = model.config;
-  const { query } = widths(model.config);
-  // Of attention's backward: sums of each row and head, in bf16 also queries and gradients.
-  const attention = pass.rows * (FLOAT * heads + (model.compute === "bf16" ? 2 * HALF * query : 0));
+  const { heads, headDim } = model.config;
+  // Of attention's backward: two sums of each row and head, in bf16 also queries and gradients.
+  const rounded = model.compute === "bf16" ? 2 * HALF * up(headDim, 8) : 0;
+  const attention = pass.rows * heads * (2 * FLOAT + rounded);
   return {
     activations: sum(trainingSlabs(model.config, pass, checkpoint)) + attention,
     head: headBytes(model, pass.rows, true),

@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "native/backend/cuda/cublas.h"
 #include "native/backend/cuda/cuda_matrix.h"
-#include "native/backend/cuda/devices.h"
-#include "native/backend/cuda/graph.h"
-#include "native/backend/cuda/memory.h"
 #include "native/backend/cuda/ops.h"
-#include "native/backend/cuda/pass_index.h"
+#include "native/backend/cuda/runtime/cublas.h"
+#include "native/backend/cuda/runtime/devices.h"
+#include "native/backend/cuda/runtime/graph.h"
+#include "native/backend/cuda/runtime/memory.h"
+#include "native/backend/cuda/runtime/pass_index.h"
 
 namespace hindsearch::cuda {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "native/backend/backend.h"
-#include "native/backend/cuda/memory.h"
 #include "native/backend/cuda/ops.h"
+#include "native/backend/cuda/runtime/memory.h"
 
 namespace hindsearch::cuda {
 

@@ -1,12 +1,12 @@
-// The ops, one file each; arguments as in Backend unless a comment says otherwise. Pointers are on the
+// The ops, one file each in ops/; arguments as in Backend unless a comment says otherwise. Pointers are on the
 // device but where a name begins with host_. Nothing waits for the device unless it says so.
 //
 // "Recordable": may run inside a graph that is being recorded, so it takes working memory from the
 // workspace alone, reads nothing of the host and never waits.
 #pragma once
 
-#include "native/backend/cuda/context.h"
 #include "native/backend/cuda/pass.h"
+#include "native/backend/cuda/runtime/context.h"
 
 namespace hindsearch::cuda {
 
@@ -59,7 +59,7 @@ void linear_backward_weight(const Context& context, const float* d_y, const floa
                             std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
                             float* d_bias);
 
-// kv_pages.cu, attention_decode.cu, attention.cu, attention_backward.cu. `pages` hold bf16 or float as
+// attention/: kv_pages.cu, decode.cu, forward.cu, backward.cu. `pages` hold bf16 or float as
 // context.compute says. The first two are recordable; `attention` is, for a pass without tiles.
 void write_kv(const Context& context, const ConstHeadsView& keys, const ConstHeadsView& values,
               const Pass& pass, const KvPages& pages, std::int32_t layer);
@@ -84,7 +84,7 @@ void head_backward(const Context& context, const float* hidden, std::int64_t row
                    const Matrix& head, float temperature, const Token* host_targets,
                    const float* log_sums, const float* g, float* d_hidden, float* d_weight);
 
-// sample.cu. Returns when tokens and log-probs are on the host, with one copy.
+// sampling/sample.cu. Returns when tokens and log-probs are on the host, with one copy.
 void sample(const Context& context, float* logits, std::int64_t rows, std::int64_t vocabulary,
             const Sampling* host_sampling, const double* host_uniforms, Token* host_tokens,
             float* host_log_probs);

@@ -1,10 +1,10 @@
 // What the rest asks of "the device" where a GPU is it.
 #include <exception>
 
-#include "native/backend/cuda/cublas_library.h"
 #include "native/backend/cuda/cuda_backend.h"
-#include "native/backend/cuda/devices.h"
-#include "native/backend/cuda/memory.h"
+#include "native/backend/cuda/runtime/cublas_library.h"
+#include "native/backend/cuda/runtime/devices.h"
+#include "native/backend/cuda/runtime/memory.h"
 
 namespace hindsearch {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "native/backend/cuda/pass_index.h"
+#include "native/backend/cuda/runtime/pass_index.h"
 #include "native/test/cuda/device_case.h"
 #include "native/test/reference.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "native/backend/cuda/pass_index.h"
+#include "native/backend/cuda/runtime/pass_index.h"
 #include "native/test/cuda/device_case.h"
 
 namespace hindsearch::testing {

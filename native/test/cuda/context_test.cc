@@ -1,7 +1,7 @@
 // Working memory, memory from the pool, and numbers on their way up and down.
 #include <limits>
 
-#include "native/backend/cuda/staging.h"
+#include "native/backend/cuda/runtime/staging.h"
 #include "native/test/cuda/device_case.h"
 
 namespace hindsearch::testing {

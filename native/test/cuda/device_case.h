@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "native/backend/cuda/context.h"
-#include "native/backend/cuda/cublas.h"
-#include "native/backend/cuda/memory.h"
 #include "native/backend/cuda/ops.h"
+#include "native/backend/cuda/runtime/context.h"
+#include "native/backend/cuda/runtime/cublas.h"
+#include "native/backend/cuda/runtime/memory.h"
 #include "native/test/backends.h"
 
 namespace hindsearch::testing {

@@ -1,5 +1,5 @@
 // What a machine without a usable GPU says, and what one with it. On the model of the device.
-#include "native/backend/cuda/devices.h"
+#include "native/backend/cuda/runtime/devices.h"
 
 #include <unistd.h>
 
@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "native/backend/cuda/context.h"
-#include "native/backend/cuda/cublas.h"
-#include "native/backend/cuda/memory.h"
+#include "native/backend/cuda/runtime/context.h"
+#include "native/backend/cuda/runtime/cublas.h"
+#include "native/backend/cuda/runtime/memory.h"
 #include "native/test/backends.h"
 
 namespace hindsearch::testing {

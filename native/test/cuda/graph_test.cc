@@ -1,9 +1,9 @@
 // Passes recorded and played again do what they do without.
-#include "native/backend/cuda/graph.h"
+#include "native/backend/cuda/runtime/graph.h"
 
 #include <array>
 
-#include "native/backend/cuda/pass_index.h"
+#include "native/backend/cuda/runtime/pass_index.h"
 #include "native/test/cuda/device_case.h"
 
 namespace hindsearch::testing {

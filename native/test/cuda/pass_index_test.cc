@@ -1,5 +1,5 @@
 // The index of a pass as the device finds it, against what the pass was said to be.
-#include "native/backend/cuda/pass_index.h"
+#include "native/backend/cuda/runtime/pass_index.h"
 
 #include <algorithm>
 #include <iterator>

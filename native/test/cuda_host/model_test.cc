@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include "native/backend/cuda/mma.h"
+#include "native/backend/cuda/ops/mma.h"
 #include "native/test/backends.h"
 #include "native/test/cuda_host/model_case.h"
 

@@ -1,0 +1,55 @@
+// Inverse of a cumulative sum: how a uniform number becomes a token.
+#pragma once
+
+#include "native/backend/cuda/ops/warp.h"
+
+namespace hindsearch::cuda {
+
+struct Place {
+  int index;
+  double rest;  // of the target, behind what lies before the index
+};
+
+// The first index in [begin, end) at which the sum of weight(i) >= 0 is above `target`. Where
+// rounding leaves the whole sum at or below it, the last one that still moved the sum: never one
+// whose weight is nothing beside the others.
+template <class Weight>
+__device__ __forceinline__ Place find_place(int begin, int end, double target, Weight&& weight) {
+  Place place{begin, target};
+  double sum = 0;
+  for (int i = begin; i < end; ++i) {
+    const double next = sum + weight(i);
+    if (!(next > sum)) continue;
+    place = {i, target - sum};
+    if (next > target) break;
+    sum = next;
+  }
+  return place;
+}
+
+// The same over the lanes of a warp, one weight each, behind a sum of `before`.
+struct LanePlace {
+  int lane;      // -1: no weight moved the sum
+  bool reached;  // the sum is above the target there
+  double rest;
+  double after;  // the sum behind the last lane
+};
+__device__ __forceinline__ LanePlace find_lane(double weight, double target, double before = 0) {
+  double sum = weight;
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const double lower = __shfl_up_sync(kAllLanes, sum, step);
+    if (lane_id() >= step) sum += lower;
+  }
+  sum += before;
+  double previous = __shfl_up_sync(kAllLanes, sum, 1);
+  if (lane_id() == 0) previous = before;
+  const unsigned moved = __ballot_sync(kAllLanes, sum > previous),
+                 above = __ballot_sync(kAllLanes, sum > previous && sum > target);
+  const int lane =
+      above != 0 ? __ffs(static_cast<int>(above)) - 1 : kWarp - 1 - __clz(static_cast<int>(moved));
+  const double rest = target - __shfl_sync(kAllLanes, previous, lane < 0 ? 0 : lane);
+  return {lane, above != 0, rest, __shfl_sync(kAllLanes, sum, kWarp - 1)};
+}
+
+}  // namespace hindsearch::cuda

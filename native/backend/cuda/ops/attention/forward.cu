@@ -15,7 +15,8 @@ template <int kHead, int kParts>
 struct Shape {
   static constexpr int kWarpVectors = 16 * kParts;
   static constexpr int kVectors = kWarps * kWarpVectors;
-  static constexpr int kKeys = kHead <= 128 ? 64 : 32;
+  // Fewer where scores and sums together would not fit the registers.
+  static constexpr int kKeys = kHead * kParts <= 128 ? 64 : 32;
   static constexpr int kStride = kTileStride<bf16, kHead>;
   static constexpr std::size_t kSharedBytes = (kVectors + 2 * kKeys) * kStride * sizeof(bf16);
   static_assert(kSharedBytes <= 99 * 1024);
@@ -68,8 +69,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 2)
     if (first >= longest) continue;
 
     float scores[kParts][kScores][4] = {};
-    // Unrolled further, sm_120 runs out of registers.
-#pragma unroll 4
+#pragma unroll
     for (int k = 0; k < kHead; k += 16) {
       std::uint32_t a[kParts][4];
 #pragma unroll

@@ -19,8 +19,9 @@ export interface MemoryUse {
   /** The most so far. */
   peakBytes: number;
   /**
-   * Part of `bytes` that belongs to nothing: buffers of passes that are over, kept for the next, at most 1 GiB. They are
-   * freed when the last policy is gone, or when there is no memory otherwise.
+   * Part of `bytes` that belongs to nothing: buffers of passes that are over, kept for the next. On the CPU at most
+   * 1 GiB, freed when the last policy is gone or when there is no memory otherwise; on a GPU what the largest pass took,
+   * freed when there is no memory otherwise.
    */
   keptBytes: number;
 }

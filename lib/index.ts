@@ -126,7 +126,7 @@ export {
 export { engine } from "./policy/engine.js";
 export type { GeneratedText, GenerateOptions } from "./policy/generate.js";
 export type { JsonObject } from "./policy/json-file.js";
-export { estimateMemory } from "./policy/memory-estimate.js";
+export { estimateMemory } from "./policy/memory/estimate.js";
 export type {
   MemoryEstimate,
   MemoryEstimateOptions,
@@ -135,8 +135,8 @@ export type {
   MemorySettings,
   PhaseEstimate,
   SizedModel,
-} from "./policy/memory-report.js";
-export { formatEstimate } from "./policy/memory-report.js";
+} from "./policy/memory/report.js";
+export { formatEstimate } from "./policy/memory/report.js";
 export type { ModelTensor } from "./policy/model-tensors.js";
 export type {
   Aggregation,

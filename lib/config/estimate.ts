@@ -1,9 +1,9 @@
 import { HindsearchError } from "../errors.js";
-import { availableMemory } from "../policy/available-memory.js";
 import { openDevice } from "../policy/device.js";
 import { engine } from "../policy/engine.js";
-import { estimateMemory } from "../policy/memory-estimate.js";
-import type { MemoryEstimate, MemoryEstimateOptions } from "../policy/memory-report.js";
+import { availableMemory } from "../policy/memory/available.js";
+import { estimateMemory } from "../policy/memory/estimate.js";
+import type { MemoryEstimate, MemoryEstimateOptions } from "../policy/memory/report.js";
 import type { DeviceInfo } from "../policy/policy-options.js";
 import { HINT_TOKENS } from "../training/memory.js";
 import { requireCountable } from "../training/settings.js";

@@ -4,10 +4,10 @@ import { HindsearchError } from "../errors.js";
 import type { DeviceInfo, DeviceName } from "../native/addon.js";
 import { addonPath } from "../native/load.js";
 import type { ComputeType } from "../native/model.js";
-import { availableMemory } from "../policy/available-memory.js";
 import { logProbTolerance } from "../policy/device.js";
 import { engine } from "../policy/engine.js";
-import { formatBytes } from "../policy/memory-report.js";
+import { availableMemory } from "../policy/memory/available.js";
+import { formatBytes } from "../policy/memory/report.js";
 import type { Check, Finding } from "./check.js";
 import { selfTest } from "./self-test.js";
 

@@ -12,7 +12,7 @@ import type { ReadConfiguration } from "../config/read.js";
 import type { Question } from "../data/question.js";
 import { HindsearchError } from "../errors.js";
 import type { JudgeInput } from "../judge/input.js";
-import { formatBytes } from "../policy/memory-report.js";
+import { formatBytes } from "../policy/memory/report.js";
 import type { Policy } from "../policy/policy.js";
 import { RunDirectory } from "../runs/run.js";
 import { describePolicy } from "../training/settings.js";

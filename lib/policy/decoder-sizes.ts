@@ -1,5 +1,5 @@
 import type { DecoderOptions } from "../native/decoder.js";
-import { cacheNumberBytes, type EngineModel } from "./memory-sizes.js";
+import { cacheNumberBytes, type EngineModel } from "./memory/sizes.js";
 
 const MOST_CACHE_BYTES = 2 ** 30;
 

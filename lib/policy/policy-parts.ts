@@ -8,7 +8,7 @@ import { type ModelFamily, parseModelConfig, withStorage } from "./config.js";
 import { toUint64 } from "./decoder.js";
 import { openDevice } from "./device.js";
 import type { JsonObject } from "./json-file.js";
-import { requireLoading } from "./memory-limit.js";
+import { requireLoading } from "./memory/limit.js";
 import { type ModelFiles, readModelFiles } from "./model-files.js";
 import type { InitializeOptions, LoadOptions, SaveOptions } from "./policy-options.js";
 import { saveModel } from "./save.js";

@@ -1,11 +1,11 @@
-import { estimateMemory } from "../policy/memory-estimate.js";
-import { decoderAdvice, requireMemory, SMALLER_MODEL } from "../policy/memory-limit.js";
+import { estimateMemory } from "../policy/memory/estimate.js";
+import { decoderAdvice, requireMemory, SMALLER_MODEL } from "../policy/memory/limit.js";
 import type {
   MemoryEstimate,
   MemoryEstimateOptions,
   MemoryPhase,
   PhaseEstimate,
-} from "../policy/memory-report.js";
+} from "../policy/memory/report.js";
 import type { Policy } from "../policy/policy.js";
 import type { MemoryOptions } from "../policy/policy-options.js";
 import type { HindSearchOptions } from "./options.js";

@@ -6,7 +6,7 @@ import { QuestionSampler } from "../data/sampler.js";
 import { HindsearchError } from "../errors.js";
 import { evaluate } from "../evaluation/evaluate.js";
 import type { Decoder } from "../policy/decoder.js";
-import type { MemoryEstimate } from "../policy/memory-report.js";
+import type { MemoryEstimate } from "../policy/memory/report.js";
 import type { Policy } from "../policy/policy.js";
 import { exactMatchReward, type Reward } from "../reward/reward.js";
 import type { RunOutcome } from "../runs/sinks/metric-sink.js";

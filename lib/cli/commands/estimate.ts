@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { estimateConfiguration, memoryRooms } from "../../config/estimate.js";
 import { measureSteps, type ProbeResult } from "../../config/probe.js";
 import type { ReadConfiguration } from "../../config/read.js";
-import { formatBytes, formatEstimate } from "../../policy/memory-report.js";
+import { formatBytes, formatEstimate } from "../../policy/memory/report.js";
 import { type CommandContext, type ConfigurationOptions, onRun, readFor, withModel } from "../context.js";
 import { wholeNumber } from "../options.js";
 import type { OutputStreams } from "../output.js";

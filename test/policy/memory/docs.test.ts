@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { estimateMemory, formatEstimate, worldModel, worldProtocol } from "../../lib/index.js";
-import { describeShared, sharedPath } from "../support/shared.js";
+import { estimateMemory, formatEstimate, worldModel, worldProtocol } from "../../../lib/index.js";
+import { describeShared, sharedPath } from "../../support/shared.js";
 
-const page = (name: string) => readFileSync(resolve(import.meta.dirname, "../../docs", name), "utf8");
+const page = (name: string) => readFileSync(resolve(import.meta.dirname, "../../../docs", name), "utf8");
 const text = page("memory.md");
 const config = (size: string) =>
   JSON.parse(readFileSync(sharedPath("data", "configs", `Qwen2.5-${size}-Instruct`, "config.json"), "utf8"));

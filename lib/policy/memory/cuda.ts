@@ -2,7 +2,10 @@
  * What the CUDA engine allocates: `native/backend/cuda`, and the same buffers of passes as on the CPU. Nobody has compared
  * these numbers with a GPU yet.
  */
-import type { MemoryEstimate, MemorySettings, PhaseEstimate } from "./memory-report.js";
+
+import { modelTensors } from "../model-tensors.js";
+import type { DecoderOptions } from "../policy-options.js";
+import type { MemoryEstimate, MemorySettings, PhaseEstimate } from "./report.js";
 import {
   arenaBytes,
   cacheBytes,
@@ -25,9 +28,7 @@ import {
   trainingSlabs,
   up,
   widths,
-} from "./memory-sizes.js";
-import { modelTensors } from "./model-tensors.js";
-import type { DecoderOptions } from "./policy-options.js";
+} from "./sizes.js";
 
 /** Guesses: the context with its kernels and cuBLAS on the GPU, and what they map into the process. */
 const CUDA_RUNTIME = 512 * 2 ** 20;

@@ -1,14 +1,16 @@
 import { availableParallelism } from "node:os";
-import { HindsearchError } from "../errors.js";
-import type { DeviceName } from "../native/addon.js";
-import { loadAddon } from "../native/load.js";
-import type { ComputeType } from "../native/model.js";
-import { chooseCompute } from "./compute.js";
-import { parseModelConfig } from "./config.js";
-import { decoderSizes } from "./decoder-sizes.js";
-import type { JsonObject } from "./json-file.js";
-import { cpuDecoding, cpuLoading, cpuPhases } from "./memory-cpu.js";
-import { cudaDecoding, cudaLoading, cudaPhases } from "./memory-cuda.js";
+import { HindsearchError } from "../../errors.js";
+import type { DeviceName } from "../../native/addon.js";
+import { loadAddon } from "../../native/load.js";
+import type { ComputeType } from "../../native/model.js";
+import { chooseCompute } from "../compute.js";
+import { parseModelConfig } from "../config.js";
+import { decoderSizes } from "../decoder-sizes.js";
+import type { JsonObject } from "../json-file.js";
+import { MICRO_BATCH_TOKENS } from "../passes.js";
+import type { DecoderOptions } from "../policy-options.js";
+import { cpuDecoding, cpuLoading, cpuPhases } from "./cpu.js";
+import { cudaDecoding, cudaLoading, cudaPhases } from "./cuda.js";
 import type {
   MemoryEstimate,
   MemoryEstimateOptions,
@@ -17,10 +19,8 @@ import type {
   MemorySettings,
   PhaseEstimate,
   SizedModel,
-} from "./memory-report.js";
-import { type EngineModel, parameterCount } from "./memory-sizes.js";
-import { MICRO_BATCH_TOKENS } from "./passes.js";
-import type { DecoderOptions } from "./policy-options.js";
+} from "./report.js";
+import { type EngineModel, parameterCount } from "./sizes.js";
 
 /**
  * Memory that a run will need, by part and by phase, before anything is allocated. What it counts is the engine, the

@@ -1,14 +1,14 @@
-import { HindsearchError } from "../errors.js";
-import type { DeviceName } from "../native/addon.js";
-import type { DecoderOptions } from "../native/decoder.js";
-import { loadAddon } from "../native/load.js";
-import { availableMemory } from "./available-memory.js";
-import { deviceInfo } from "./device.js";
-import { decodingNeed, loadingNeed } from "./memory-estimate.js";
-import type { MemoryPart, PhaseEstimate } from "./memory-report.js";
-import { formatBytes, PART_TITLES } from "./memory-report.js";
-import { type EngineModel, parameterCount } from "./memory-sizes.js";
-import type { MemoryOptions } from "./policy-options.js";
+import { HindsearchError } from "../../errors.js";
+import type { DeviceName } from "../../native/addon.js";
+import type { DecoderOptions } from "../../native/decoder.js";
+import { loadAddon } from "../../native/load.js";
+import { deviceInfo } from "../device.js";
+import type { MemoryOptions } from "../policy-options.js";
+import { availableMemory } from "./available.js";
+import { decodingNeed, loadingNeed } from "./estimate.js";
+import type { MemoryPart, PhaseEstimate } from "./report.js";
+import { formatBytes, PART_TITLES } from "./report.js";
+import { type EngineModel, parameterCount } from "./sizes.js";
 
 /** Something that is about to be allocated. */
 export interface MemoryNeed {

@@ -1,6 +1,6 @@
-import type { DeviceName } from "../native/addon.js";
-import type { ComputeType, NativeModelConfig } from "../native/model.js";
-import type { Compute, DecoderOptions } from "./policy-options.js";
+import type { DeviceName } from "../../native/addon.js";
+import type { ComputeType, NativeModelConfig } from "../../native/model.js";
+import type { Compute, DecoderOptions } from "../policy-options.js";
 
 /**
  * What memory is used for. On a GPU most of it is the GPU's own; what is in the machine's memory beside it is listed apart.

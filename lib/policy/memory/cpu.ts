@@ -1,6 +1,7 @@
 /** What the CPU engine allocates beside what all engines do: `native/backend/cpu`. */
-import type { ComputeType, NativeModelConfig } from "../native/model.js";
-import type { MemoryEstimate, MemorySettings, PhaseEstimate } from "./memory-report.js";
+import type { ComputeType, NativeModelConfig } from "../../native/model.js";
+import type { DecoderOptions } from "../policy-options.js";
+import type { MemoryEstimate, MemorySettings, PhaseEstimate } from "./report.js";
 import {
   arenaBytes,
   cacheBytes,
@@ -23,8 +24,7 @@ import {
   trainingSlabs,
   up,
   widths,
-} from "./memory-sizes.js";
-import type { DecoderOptions } from "./policy-options.js";
+} from "./sizes.js";
 
 /** Most that the engine keeps of buffers that are free: `BlockCache` in `native/backend/cpu/memory.h`. */
 export const MOST_KEPT = 2 ** 30;

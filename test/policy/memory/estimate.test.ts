@@ -1,17 +1,17 @@
 import { readFileSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
-import { engine } from "../../lib/policy/engine.js";
-import { estimateMemory } from "../../lib/policy/memory-estimate.js";
-import { formatEstimate } from "../../lib/policy/memory-report.js";
+import { engine } from "../../../lib/policy/engine.js";
+import { estimateMemory } from "../../../lib/policy/memory/estimate.js";
+import { formatEstimate } from "../../../lib/policy/memory/report.js";
 import {
   decodeWorkspaceBytes,
   headSlab,
   rotaryBytes,
   scoringSlabs,
   trainingSlabs,
-} from "../../lib/policy/memory-sizes.js";
-import { describeShared, sharedPath } from "../support/shared.js";
-import { randomTokens, smallConfigs, smallPolicy } from "../support/small-policy.js";
+} from "../../../lib/policy/memory/sizes.js";
+import { describeShared, sharedPath } from "../../support/shared.js";
+import { randomTokens, smallConfigs, smallPolicy } from "../../support/small-policy.js";
 
 const total = (bytes: readonly number[]) => bytes.reduce((sum, size) => sum + size, 0);
 

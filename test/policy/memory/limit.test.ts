@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
+import { engine } from "../../../lib/policy/engine.js";
 import {
   availableMemory,
   availableOf,
   cachedFilesOf,
   statisticsFiles,
-} from "../../lib/policy/available-memory.js";
-import { engine } from "../../lib/policy/engine.js";
-import { Policy } from "../../lib/policy/policy.js";
-import { randomTokens, smallConfigs, smallPolicy } from "../support/small-policy.js";
+} from "../../../lib/policy/memory/available.js";
+import { Policy } from "../../../lib/policy/policy.js";
+import { randomTokens, smallConfigs, smallPolicy } from "../../support/small-policy.js";
 
 const MIB = 2 ** 20;
 const below = (bytes: number) => process.memoryUsage.rss() + bytes;

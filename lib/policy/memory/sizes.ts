@@ -2,10 +2,10 @@
  * Sizes of the engine's buffers in bytes: what `native` allocates, written down once more so that it can be known where
  * there is no engine yet. Tests compare every number here with what the engine reports.
  */
-import type { DeviceName } from "../native/addon.js";
-import type { ComputeType, NativeModelConfig } from "../native/model.js";
-import type { MemorySettings, PhaseEstimate } from "./memory-report.js";
-import { modelTensors } from "./model-tensors.js";
+import type { DeviceName } from "../../native/addon.js";
+import type { ComputeType, NativeModelConfig } from "../../native/model.js";
+import { modelTensors } from "../model-tensors.js";
+import type { MemorySettings, PhaseEstimate } from "./report.js";
 
 /** Tokens of a cache page: `kPageTokens` in `native/backend/backend.h`. */
 export const PAGE_TOKENS = 16;

@@ -264,6 +264,51 @@ TEST(rounding_does_not_draw_what_is_next_to_impossible) {
   for (const Token token : draw(device, batch).tokens) CHECK(token < 600);
 }
 
+// The lanes of a warp add up a cumulative sum each in an order of its own; where those differ in a last
+// bit lies nothing that can be drawn. Masses differ by more bits than a double has, and the
+// vocabularies leave some lanes and warps without a logit.
+TEST(rounding_does_not_draw_what_is_not_there) {
+  const DeviceCase device(ComputeType::f32);
+  for (const std::size_t vocabulary : {50, 700, 2600}) {
+    Batch batch{vocabulary};
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      Floats row = normal(vocabulary, seed, 8);
+      for (std::size_t i = seed % 3; i < vocabulary; i += 3) row[i] = -kInfinity;
+      for (const Sampling& sampling : {Sampling{}, Sampling{.min_p = 1e-30f}}) {
+        for (const double below : {0x1p-53, 0x1p-52, 0x1p-51})
+          batch.add(row, sampling, 1 - below);
+      }
+    }
+    const Draws draws = draw(device, batch);
+    for (std::size_t r = 0; r < batch.rows(); ++r) {
+      const auto token = static_cast<std::size_t>(draws.tokens[r]);
+      CHECK(token < vocabulary && batch.row(r)[token] > -kInfinity);
+    }
+  }
+}
+
+// Below 2^-128 the inverse of a temperature is infinite, and nothing that it scales a distribution.
+TEST(a_temperature_next_to_zero_gives_nan) {
+  const DeviceCase device(ComputeType::f32);
+  Batch batch{1500};
+  Floats row = normal(batch.vocabulary, 7, 2);
+  row[1234] = 20;
+  for (const float temperature : {1e-40f, 1e-38f}) {
+    for (const Sampling& filters : {Sampling{}, Sampling{.top_k = 5}, Sampling{.top_p = 0.5f},
+                                    Sampling{.min_p = 0.1f}, Sampling{.top_k = 5, .top_p = 0.5f}}) {
+      Sampling sampling = filters;
+      sampling.temperature = temperature;
+      batch.add(row, sampling, 0.5);
+    }
+  }
+  const Draws draws = draw(device, batch);
+  for (std::size_t r = 0; r < batch.rows(); ++r) {
+    const bool impossible = batch.sampling[r].temperature == 1e-40f;
+    CHECK_EQ(draws.tokens[r], impossible ? 0 : 1234);
+    CHECK_EQ(std::isnan(draws.log_probs[r]), impossible);
+  }
+}
+
 TEST(impossible_rows_give_nan_and_leave_the_others) {
   const DeviceCase device(ComputeType::f32);
   const auto cpu = cpu::make_cpu_backend(ComputeType::f32, *cpu::supported_kernels().front());

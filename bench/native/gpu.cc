@@ -60,6 +60,13 @@ std::vector<Token> tokens_of(std::int64_t count, const ModelConfig& config, std:
   return tokens;
 }
 
+// Until the device has done what was queued: a decoder that only takes in text waits for nothing.
+void wait(Backend& backend) {
+  const auto one = backend.allocate(1);
+  float number;
+  backend.download(one->data(), &number, 1);
+}
+
 // Prompts of `context` tokens of their own, then new tokens of all sequences together.
 void decode(const std::shared_ptr<Model>& model, const std::string& name, std::int32_t batch,
             std::int32_t context, std::int32_t fresh) {
@@ -76,9 +83,11 @@ void decode(const std::shared_ptr<Model>& model, const std::string& name, std::i
         decoder.submit(tokens_of(context, config, stream + 1), take_in, {7, stream}, reserve));
   }
   std::vector<SegmentResult> finished;
+  wait(model->backend());
   double start = now();
   while (decoder.step(finished)) {
   }
+  wait(model->backend());
   const double prompt_seconds = now() - start;
 
   SegmentOptions generate;

@@ -165,8 +165,8 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
   if (single && logit_rows.size() == tokens.size() &&
       std::is_sorted(logit_rows.begin(), logit_rows.end())) {
     // One new token a sequence, all of them sampled from: the bulk of a rollout.
-    const std::array<const void*, 4> key = {pages.data, logits, network.weights.arena->data(),
-                                            network.cosines};
+    const std::array<const void*, 5> key = {pages.data, logits, network.weights.arena->data(),
+                                            network.cosines, network.sines};
     const auto decode = [&] {
       layers();
       final_norm(network, work.x, pass.rows(), work.hidden, nullptr);

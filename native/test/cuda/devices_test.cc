@@ -97,6 +97,13 @@ TEST(a_gpu_too_old) {
   CHECK_EQ(cuda::usable_device().description, std::string("cuda sm_120, host model"));
 }
 
+TEST(a_gpu_without_memory_in_stream_order) {
+  const OnMachine machine({.pools = false});
+  const std::string message = reason();
+  CHECK(contains(message, "host model"));
+  CHECK(contains(message, "cudaMallocAsync"));
+}
+
 TEST(no_cublas) {
   {
     const Variable file("HINDSEARCH_CUBLAS", "/nowhere/libcublas.so.13");
@@ -152,6 +159,13 @@ TEST(cublas_is_found_where_pip_and_the_toolkit_put_it) {
   found_in("CONDA_PREFIX", "lib", "libcublas.so");
   found_in("HOME", ".local/lib/python3.10/site-packages/nvidia/cublas/lib", "libcublas.so.12");
   std::filesystem::remove_all(root);
+}
+
+// What lacks is memory and not the library; in LeakSanitizer's hands, no handle is left open.
+TEST(too_little_memory_for_cublas) {
+  const auto stream = cuda::Stream::shared();
+  const OnMachine machine({.memory = host_model::memory_used() + (std::size_t{16} << 20)});
+  CHECK_ERROR(code::kOutOfMemory, cuda::Cublas(stream->get()));
 }
 
 TEST(what_the_pool_keeps_is_given_back_when_other_memory_needs_it) {

@@ -215,7 +215,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   properties->major = device().machine.major;
   properties->minor = device().machine.minor;
   properties->multiProcessorCount = 4;
-  properties->memoryPoolsSupported = 1;
+  properties->memoryPoolsSupported = device().machine.pools;
   return cudaSuccess;
 }
 

@@ -45,6 +45,7 @@ struct Machine {
   int major = 8;  // compute capability
   int minor = 0;
   std::size_t memory = std::size_t{4} << 30;
+  bool pools = true;  // memory in stream order
 };
 void set_machine(const Machine& machine);
 // Bytes in use; kernels launched so far, recorded ones each time they ran.

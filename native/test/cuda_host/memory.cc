@@ -253,6 +253,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
   if (index != 0) return result(cudaErrorInvalidDevice);
+  if (!device().machine.pools) return result(cudaErrorNotSupported);
   *pool = reinterpret_cast<cudaMemPool_t>(&device());
   return cudaSuccess;
 }

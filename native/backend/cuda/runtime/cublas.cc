@@ -44,9 +44,9 @@ struct Cublas::State {
                                          "): " + library.api.status_name(status));
   }
 
+  DeviceBytes workspace{kWorkspaceBytes};  // first: where it fails, no handle is open yet
   CublasLibrary library;
   std::string description;
-  DeviceBytes workspace{kWorkspaceBytes};
 };
 
 Cublas::Cublas(cudaStream_t stream) : state_(std::make_unique<State>()) {

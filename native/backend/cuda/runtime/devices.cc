@@ -74,12 +74,18 @@ Device usable_device() {
     unavailable("the GPU " + std::string(properties.name) + " has compute capability " + compute +
                 ", and 8.0 or later is needed (Ampere, 2020)");
   }
+  if (status == cudaSuccess && !properties.memoryPoolsSupported) {
+    unavailable("the GPU " + std::string(properties.name) +
+                " gives no memory in stream order (cudaMallocAsync), as in some virtual machines; "
+                "use a machine that has a GPU to itself, or a newer driver of its host");
+  }
   if (status == cudaSuccess) status = cudaSetDevice(0);
   if (status == cudaSuccess) status = cudaMemGetInfo(&free, &total);
   if (status != cudaSuccess) {
     unavailable("the GPU " + std::string(properties.name) +
                 " cannot be used: " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
-                "); see in `nvidia-smi` whether other programs fill it");
+                "); see in `nvidia-smi` whether other programs fill it, and where a call of this "
+                "process failed before (DEVICE_FAILED), start a new process");
   }
   return {.description = "cuda sm_" + std::to_string(properties.major) +
                          std::to_string(properties.minor) + ", " + properties.name,

@@ -264,8 +264,8 @@ TEST(rounding_does_not_draw_what_is_next_to_impossible) {
   for (const Token token : draw(device, batch).tokens) CHECK(token < 600);
 }
 
-// The lanes of a warp add up a cumulative sum each in an order of its own; where those differ in a last
-// bit lies nothing that can be drawn. Masses differ by more bits than a double has, and the
+// The lanes of a warp add up a cumulative sum each in an order of its own; where those differ in a
+// last bit lies nothing that can be drawn. Masses differ by more bits than a double has, and the
 // vocabularies leave some lanes and warps without a logit.
 TEST(rounding_does_not_draw_what_is_not_there) {
   const DeviceCase device(ComputeType::f32);

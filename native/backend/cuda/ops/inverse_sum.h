@@ -44,8 +44,8 @@ __device__ __forceinline__ LanePlace find_lane(double weight, double target, dou
   sum += before;
   double previous = __shfl_up_sync(kAllLanes, sum, 1);
   if (lane_id() == 0) previous = before;
-  // Each lane's sum is added up in an order of its own: behind no weight at all it may be a rounding
-  // above the one before.
+  // Each lane's sum is added up in an order of its own: behind no weight at all it may be a
+  // rounding above the one before.
   const bool moves = weight > 0 && sum > previous;
   const unsigned moved = __ballot_sync(kAllLanes, moves),
                  above = __ballot_sync(kAllLanes, moves && sum > target);

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const Sampling& sampling = request.sampling;
   const float* const logits = rows.data + std::int64_t{request.row} * rows.vocabulary;
   const float top = find_largest(logits, rows.vocabulary, rows.whole, spans);
-  // Below 2^-128 the inverse of a temperature is infinite, and not even the largest logit has a mass.
+  // Below 2^-128 the inverse of a temperature is infinite: not even the largest logit has a mass.
   const float scale = 1 / sampling.temperature;
   if (!(top > -kInfinity && top < kInfinity && scale < kInfinity)) {
     if (threadIdx.x == 0) drawn[request.row] = {0, kNaN};

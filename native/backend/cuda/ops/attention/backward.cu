@@ -9,8 +9,8 @@ constexpr int kThreads = 256;
 
 // terms[r, h], one warp each. In bf16 the passes multiply with rounded queries and do;
 // they are rounded here once, into rows of `row_width` numbers with zeros at the end. do . o is of
-// the rounded do, so that what should cancel in do . v - do . o does: exactly in a row with one
-// key.
+// the rounded do, so that what should cancel in do . v - do . o does: in a row with one key but for
+// the order of the additions.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(ConstHeadsView queries, const std::int32_t* row_sequence, const float* out,

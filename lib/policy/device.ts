@@ -63,11 +63,12 @@ async function openCuda(): Promise<Addon> {
 /**
  * How far the log-prob of a rollout may be from that of the trainer, nats. On a GPU the two are computed by products of other
  * shapes, which cuBLAS may add in another order: float32 then rounds at 6e-8 of a sum, and in bf16 a sum may fall to the
- * other side of a rounding of 4e-3,a few dozen times one after the other. Guesses, until they have been measured on a GPU.
+ * other side of a rounding of 4e-3, a few dozen times one after the other. On the host's model of a GPU a trained small model
+ * differs by up to 0.105 in bf16 and 1.3e-5 in f32 over 1,600 tokens of its own; a GPU has yet to be measured.
  *
  * @internal
  */
 export function logProbTolerance({ device, compute }: { device: DeviceName; compute: ComputeType }): number {
   if (device === "cpu") return 0;
-  return compute === "bf16" ? 0.02 : 1e-4;
+  return compute === "bf16" ? 0.25 : 1e-4;
 }

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "native/backend/backend.h"
 #include "native/test/json.h"
+#include "native/test/on_gpu.h"
 
 namespace hindsearch::testing {
 
@@ -23,9 +23,8 @@ inline const Json& bf16_exceptions(const char* list) {
 // number up.
 inline double bf16_allowance(const std::string& model, const std::string& id,
                              const std::string& figure, double limit) {
-  const bool cuda = std::string(instruction_set()) == "cuda";
   for (const char* list : {"cuda", "exceptions"}) {
-    if (std::string(list) == "cuda" && !cuda) continue;
+    if (std::string(list) == "cuda" && !on_gpu()) continue;
     for (const Json& each : bf16_exceptions(list).items()) {
       if (each["model"].string() != model || each["case"].string() != id ||
           each["figure"].string() != figure) {

@@ -10,6 +10,7 @@
 
 #include "native/model/model.h"
 #include "native/rollout/decoder.h"
+#include "native/test/on_gpu.h"
 #include "native/test/testing.h"
 
 namespace hindsearch::testing {
@@ -107,7 +108,7 @@ inline SegmentResult alone(const std::shared_ptr<Model>& model, const std::vecto
 // is computed by other kernels than many, with other orders of additions.
 inline void check_log_probs(const std::vector<float>& actual, const std::vector<float>& expected) {
   CHECK_EQ(actual.size(), expected.size());
-  static const bool exact = std::string(instruction_set()) != "cuda";
+  static const bool exact = !on_gpu();
   for (std::size_t i = 0; i < actual.size(); ++i) {
     CHECK_NEAR(actual[i], expected[i], exact ? 0 : 2e-5);
   }

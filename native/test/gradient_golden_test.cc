@@ -2,7 +2,6 @@
 // shared/golden/README.md.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <map>
 
@@ -181,13 +180,6 @@ void check_gradients(const Model& model, const Json& expected, const GoldenArray
   CHECK_NEAR(std::sqrt(squares), 0, tolerance.all * global);
 }
 
-// Which of the losses are looked at: every n-th with $HINDSEARCH_GOLDEN_EVERY = n, for a device that is
-// a slow model of one. They differ in one number a token, what is behind it is the same.
-std::size_t stride() {
-  const char* every = std::getenv("HINDSEARCH_GOLDEN_EVERY");
-  return every ? static_cast<std::size_t>(std::max(1, std::atoi(every))) : 1;
-}
-
 void check_model(const std::string& shared, const std::string& name, ComputeType compute) {
   const std::string folder = shared + "/golden/grads/" + name;
   const bool bf16 = compute == ComputeType::bf16;
@@ -195,11 +187,10 @@ void check_model(const std::string& shared, const std::string& name, ComputeType
   const GoldenArrays arrays(folder, expected);
   const GoldenBatch batch = read_batch(Json::load(folder + "/batch.json"), arrays);
   const auto model = testing::load_model(shared + "/golden/models/" + name, compute);
-  std::size_t number = 0;
   for (const Json& golden : expected["cases"].items()) {
     const std::string& id = golden["id"].string();
     CHECK(testing::has_golden_loss(id) != testing::golden_losses_left_out().contains(id));
-    if (!testing::has_golden_loss(id) || number++ % stride() != 0) continue;
+    if (!testing::has_golden_loss(id)) continue;
     try {
       const Tolerances tolerance = tolerances(name, golden, bf16);
       const testing::GoldenLoss loss = testing::golden_loss(id, batch.columns);

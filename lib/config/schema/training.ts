@@ -218,7 +218,7 @@ const shape = {
         .min(0)
         .optional()
         .describe(
-          "Largest difference that is let pass, in nats. Default: on the CPU 0; on a GPU 0.02 in bf16 and 1e-4 in f32.",
+          "Largest difference that is let pass, in nats. Default: on the CPU 0; on a GPU 0.25 in bf16 and 1e-4 in f32.",
         ),
     })
     .prefault({})

@@ -14,7 +14,6 @@ namespace hindsearch::cuda {
 void zero(const Context& context, float* x, std::int64_t n);
 void add(const Context& context, const float* x, float* y, std::int64_t n);  // y += x
 void to_bf16(const Context& context, const float* x, bf16* y, std::int64_t n);
-void from_bf16(const Context& context, const bf16* x, float* y, std::int64_t n);
 // y[r, i] += bias[i], or = bias[i] where `overwrite`.
 void add_bias(const Context& context, const float* bias, float* y, std::int64_t rows,
               std::int64_t width, bool overwrite);

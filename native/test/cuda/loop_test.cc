@@ -53,7 +53,6 @@ TEST(rollout_log_probs_are_the_trainers) {
     }
     // bf16: one-row attention keeps its probabilities in f32, that of many rows rounds them.
     CHECK(largest < (compute == ComputeType::f32 ? 2e-5 : 0.1));
-    CHECK(largest > 0 || compute == ComputeType::f32);
   }
 }
 

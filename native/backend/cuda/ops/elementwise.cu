@@ -42,21 +42,6 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t j = i; j < i + kOctet && j < n; ++j) y[j] = to_bf16(x[j]);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    from_bf16_kernel(const bf16* x, float* y, std::int64_t n, bool aligned) {
-  const std::int64_t i = thread_index() * kOctet;
-  if (aligned && i + kOctet <= n) {
-    const uint4 from = *reinterpret_cast<const uint4*>(x + i);
-    const auto low = [](std::uint32_t pair) { return bits_to_float(pair << 16); };
-    const auto high = [](std::uint32_t pair) { return bits_to_float(pair & 0xffff0000u); };
-    float4* to = reinterpret_cast<float4*>(y + i);
-    to[0] = make_float4(low(from.x), high(from.x), low(from.y), high(from.y));
-    to[1] = make_float4(low(from.z), high(from.z), low(from.w), high(from.w));
-    return;
-  }
-  for (std::int64_t j = i; j < i + kOctet && j < n; ++j) y[j] = to_float(x[j]);
-}
-
 // Block b works on piece b % pieces of row b / pieces.
 __global__ void __launch_bounds__(kThreads)
     add_bias_kernel(const float* bias, float* y, std::int64_t width, unsigned pieces,
@@ -130,11 +115,6 @@ void add(const Context& context, const float* x, float* y, std::int64_t n) {
 
 void to_bf16(const Context& context, const float* x, bf16* y, std::int64_t n) {
   launch(context.stream, to_bf16_kernel, blocks_for(ceil_div(n, kOctet)), kThreads, 0, x, y, n,
-         whole_quads({}, {x, y}));
-}
-
-void from_bf16(const Context& context, const bf16* x, float* y, std::int64_t n) {
-  launch(context.stream, from_bf16_kernel, blocks_for(ceil_div(n, kOctet)), kThreads, 0, x, y, n,
          whole_quads({}, {x, y}));
 }
 

@@ -19,7 +19,7 @@ class Staging;
 enum class Slot {
   left,        // a matrix product's left operand, in bf16
   right,       // its right operand, where that is not a weight
-  partials,    // partial results of decode attention, or of a sum over rows
+  partials,    // partial results of decode attention
   parameters,  // numbers that go up to the device with an op
   results,     // numbers that come down from it
   count

@@ -98,7 +98,7 @@ test("how far log-probs of a rollout may be off depends on the device, unless it
     policy: expect.stringMatching(/computed in bf16$/),
   });
   expect(on({ device: "cuda", compute: "bf16" })).toMatchObject({
-    tolerance: 0.02,
+    tolerance: 0.25,
     policy: expect.stringMatching(/computed in bf16 on cuda$/),
   });
   expect(on({ device: "cuda", compute: "f32" }).tolerance).toBe(1e-4);

@@ -24,12 +24,15 @@ class OwnGemm final : public GemmLibrary {
   }
   void prepare(std::int64_t rows) override {
     rows_ = rows;
-    x_.assign(static_cast<std::size_t>(rows * k_), 0.5f);
+    const std::vector<float> numbers(static_cast<std::size_t>(rows * k_), 0.5f),
+        weight(static_cast<std::size_t>(k_), 1.0f);
+    x_.resize(numbers.size());
     y_.resize(static_cast<std::size_t>(rows * n_));
+    operand_ = backend_->rms_norm_operand(numbers.data(), rows, k_, weight.data(), 1e-6f, x_.data(),
+                                          nullptr);
   }
   void multiply(int copy) override {
-    backend_->linear(x_.data(), rows_, *packed_[static_cast<std::size_t>(copy)], nullptr, y_.data(),
-                     false);
+    backend_->linear(operand_, rows_, *packed_[static_cast<std::size_t>(copy)], {}, y_.data());
   }
 
  private:
@@ -37,6 +40,7 @@ class OwnGemm final : public GemmLibrary {
   std::int64_t n_ = 0, k_ = 0, rows_ = 0;
   std::vector<std::unique_ptr<PackedMatrix>> packed_;
   std::vector<float> x_, y_;
+  Operand operand_{};
 };
 
 }  // namespace

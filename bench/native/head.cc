@@ -67,8 +67,8 @@ void run(ComputeType compute, std::int64_t tokens) {
   auto logits = vector(kPlainRows * kVocabulary, 0);
   const double product = seconds([&] {
     for (std::int64_t first = 0; first < tokens; first += kPlainRows) {
-      backend->linear(hidden.data() + first * kWidth, kPlainRows, *head, nullptr, logits.data(),
-                      false);
+      backend->linear(as_operand(hidden.data() + first * kWidth, kWidth), kPlainRows, *head, {},
+                      logits.data());
     }
   });
   std::printf(

@@ -72,8 +72,8 @@ void run(ComputeType compute) {
   const auto view = [&](std::vector<float>& data, std::int64_t first) {
     return HeadsView{data.data() + first * kHeadWidth, rows, kHeads, kHeadWidth, qkv_width};
   };
-  const HeadsView xs{x.data(), rows, 1, kWidth, kWidth}, ys{y.data(), rows, 1, kWidth, kWidth},
-      ds{d.data(), rows, 1, kWidth, kWidth}, dxs{d_x.data(), rows, 1, kWidth, kWidth};
+  const HeadsView xs{x.data(), rows, 1, kWidth, kWidth}, ds{d.data(), rows, 1, kWidth, kWidth},
+      dxs{d_x.data(), rows, 1, kWidth, kWidth};
   struct Linear {
     const char* name;
     std::int64_t n, k;
@@ -89,31 +89,29 @@ void run(ComputeType compute) {
     const auto name = [&](const char* what) {
       return names.emplace_back(std::string(l.name) + what).c_str();
     };
+    const Operand in = as_operand(l.in->data(), l.k), d_result = as_operand(l.result->data(), l.n);
     time(name(" forward"), kLayers,
-         [&] { backend->linear(l.in->data(), rows, *packed, nullptr, l.result->data(), false); });
+         [&] { backend->linear(in, rows, *packed, {}, l.result->data()); });
     auto d_in = *l.in;
     time(name(" input gradient"), kLayers, [&] {
-      backend->linear_backward_input(l.result->data(), rows, *packed, weight.data(), d_in.data(),
-                                     false);
+      backend->linear_backward_input(d_result, rows, *packed, weight.data(), d_in.data(), false);
     });
     time(name(" weight gradient"), kLayers, [&] {
-      backend->linear_backward_weight(l.result->data(), l.in->data(), rows, l.n, l.k,
-                                      d_weight.data(), nullptr);
+      backend->linear_backward_weight(d_result, in, rows, l.n, l.k, d_weight.data(), nullptr);
     });
   }
-  time("rms_norm", 2 * kLayers + 1,
-       [&] { backend->rms_norm(xs, norm.data(), 1e-6f, ys, inv.data()); });
+  time("rms_norm", 2 * kLayers + 1, [&] {
+    backend->rms_norm_operand(x.data(), rows, kWidth, norm.data(), 1e-6f, y.data(), inv.data());
+  });
   time("rms_norm backward", 2 * kLayers + 1,
        [&] { backend->rms_norm_backward(xs, inv.data(), norm.data(), ds, dxs, d_norm.data()); });
-  time("rope q", 4 * kLayers, [&] {
-    backend->rope(view(qkv, 0), *index, cosines.data(), cosines.data(), false);
-  });
+  time("rope q", 4 * kLayers,
+       [&] { backend->rope(view(qkv, 0), *index, cosines.data(), cosines.data(), false); });
   qkv = noise(rows * qkv_width, 3);
   time("silu_gate", kLayers,
        [&] { backend->silu_gate(gate_up.data(), rows, kInner, inner.data()); });
-  time("silu_gate backward", kLayers, [&] {
-    backend->silu_gate_backward(d_gate_up.data(), inner.data(), rows, kInner);
-  });
+  time("silu_gate backward", kLayers,
+       [&] { backend->silu_gate_backward(d_gate_up.data(), inner.data(), rows, kInner); });
   time("write_kv", kLayers,
        [&] { backend->write_kv(view(qkv, kHeads), view(qkv, 2 * kHeads), *index, cache, 0); });
   time("attention", kLayers, [&] {

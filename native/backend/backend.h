@@ -3,7 +3,8 @@
 // Conventions
 //   - Tensors are float32, row-major, on the device. Token ids, positions and page tables of a pass
 //     are in its PassIndex; what other small integers an op takes are host pointers.
-//   - Ops run in the order of the calls, on a device of its own perhaps later than the call returns.
+//   - Ops run in the order of the calls, on a device of its own perhaps later than the call
+//   returns.
 //     download, sample and sum_of_squares wait. Host memory may change as soon as a call returns.
 //   - Axes: B sequences, T tokens of a sequence, R rows (packed tokens of all sequences), C hidden
 //     width, F feed-forward width, H query heads, K key/value heads, D head size, V vocabulary.
@@ -66,9 +67,27 @@ struct ConstHeadsView {
       : data(v.data), rows(v.rows), heads(v.heads), width(v.width), row_stride(v.row_stride) {}
 };
 
+// A matrix [R, K] that products read. What products alone read may be rounded to their type once,
+// when it is written, and not by each of them: `rounded` rows are in a form of the backend's own.
+struct Operand {
+  const float* data;
+  std::int64_t stride;  // floats from one row to the next
+  bool rounded;
+};
+inline Operand as_operand(const float* x, std::int64_t width) { return {x, width, false}; }
+
+// What a product is added to: nothing, a bias [N], or rows [R, N], which may be where its result
+// goes.
+struct Base {
+  const float* data = nullptr;
+  bool rows = false;
+};
+inline Base bias_of(const float* bias) { return {bias, false}; }
+inline Base rows_of(const float* rows) { return {rows, true}; }
+
 // Keys and values live in pages of kPageTokens tokens. Key j of a sequence is in lane
-// j % kPageTokens of its page j / kPageTokens. What a page looks like inside is its backend's matter,
-// which says how many floats it takes (Backend::kv_pages).
+// j % kPageTokens of its page j / kPageTokens. What a page looks like inside is its backend's
+// matter, which says how many floats it takes (Backend::kv_pages).
 inline constexpr std::int32_t kPageTokens = 16;
 
 struct KvPages {
@@ -87,8 +106,8 @@ struct SequenceRows {
   const std::int32_t* pages;  // ceil((past + rows) / kPageTokens) page numbers
 };
 
-// What the rows of a pass are, where the device finds it. Made by its backend, for one pass or, by a
-// further assign(), for one after the other.
+// What the rows of a pass are, where the device finds it. Made by its backend, for one pass or, by
+// a further assign(), for one after the other.
 class PassIndex {
  public:
   virtual ~PassIndex() = default;
@@ -139,12 +158,15 @@ class Backend {
   // --- Passes. ---
   // `padded`: for passes of one new token a sequence, whose rows are rounded up to padded_rows.
   virtual std::unique_ptr<PassIndex> index(bool padded) = 0;
-  // Rows that such a pass of `sequences` sequences is run with: so many, or more where recorded passes
-  // come in a few sizes. What it writes must hold that many.
+  // Rows that such a pass of `sequences` sequences is run with: so many, or more where recorded
+  // passes come in a few sizes. What it writes must hold that many.
   virtual std::int64_t padded_rows(std::int64_t sequences) const = 0;
-  // Runs `ops`, which enqueues a pass over `index`: what it does depends on the index's contents and on
-  // `key`, the addresses that it uses beside the index, alone. A backend may record it and play the
-  // record the next time, so `ops` must neither wait nor read what it computed.
+  // With how many of a pass's rows ops that hand wide results on are best run at a time: so many
+  // that a cache holds those, or all where no cache does.
+  virtual std::int64_t rows_together(std::int64_t rows) const = 0;
+  // Runs `ops`, which enqueues a pass over `index`: what it does depends on the index's contents
+  // and on `key`, the addresses that it uses beside the index, alone. A backend may record it and
+  // play the record the next time, so `ops` must neither wait nor read what it computed.
   virtual void run(PassIndex& index, std::span<const void* const> key,
                    const std::function<void()>& ops) = 0;
 
@@ -164,6 +186,10 @@ class Backend {
   // Backward adds to d_x and to d_weight. ---
   virtual void rms_norm(ConstHeadsView x, const float* weight, float epsilon, HeadsView y,
                         float* inv_rms) = 0;
+  // The same of x [R, C] for products alone, in `out` [R, C].
+  virtual Operand rms_norm_operand(const float* x, std::int64_t rows, std::int64_t width,
+                                   const float* weight, float epsilon, float* out,
+                                   float* inv_rms) = 0;
   virtual void rms_norm_backward(ConstHeadsView x, const float* inv_rms, const float* weight,
                                  ConstHeadsView d_y, HeadsView d_x, float* d_weight) = 0;
 
@@ -171,19 +197,20 @@ class Backend {
   virtual std::unique_ptr<PackedMatrix> pack(const float* weight, std::int64_t n,
                                              std::int64_t k) = 0;
   virtual void repack(PackedMatrix& packed, const float* weight) = 0;
-  // Whether a frozen copy of the weights shall keep its matrices in packed form alone, because memory
-  // on the device is dear.
+  // Whether a frozen copy of the weights shall keep its matrices in packed form alone, because
+  // memory on the device is dear.
   virtual bool frozen_matrices_packed() const = 0;
-  // y[R, N] = x[R, K] w^T + bias (bias may be null); with `accumulate` added to y.
-  virtual void linear(const float* x, std::int64_t rows, const PackedMatrix& weight,
-                      const float* bias, float* y, bool accumulate) = 0;
-  // d_x[R, K] = d_y[R, N] w; with `accumulate` added to d_x. `packed` was made of `weight`: a backend
-  // reads whichever suits it.
-  virtual void linear_backward_input(const float* d_y, std::int64_t rows,
+  // y[R, N] = base + x[R, K] w^T.
+  virtual void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight,
+                      const Base& base, float* y) = 0;
+  // d_x[R, K] = d_y[R, N] w; with `accumulate` added to d_x. `packed` was made of `weight`: a
+  // backend reads whichever suits it.
+  virtual void linear_backward_input(const Operand& d_y, std::int64_t rows,
                                      const PackedMatrix& packed, const float* weight, float* d_x,
                                      bool accumulate) = 0;
-  // d_weight[N, K] += d_y^T x;  d_bias[N] += column sums of d_y (may be null).
-  virtual void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows,
+  // d_weight[N, K] += d_y^T x;  d_bias[N] += column sums of d_y, which then is not rounded (may be
+  // null).
+  virtual void linear_backward_weight(const Operand& d_y, const Operand& x, std::int64_t rows,
                                       std::int64_t n, std::int64_t k, float* d_weight,
                                       float* d_bias) = 0;
 
@@ -194,11 +221,14 @@ class Backend {
 
   // --- Gated MLP: gate_up [R, 2F] holds gate then up; out[R, F] = silu(gate) * up. The backward
   // works in place: gate_up becomes its gradient, and d_out becomes out once more, so that a layer
-  // need not keep it. ---
-  virtual void silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width,
-                         float* out) = 0;
-  virtual void silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
-                                  std::int64_t width) = 0;
+  // need not keep it. What they write is for products alone. ---
+  virtual Operand silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width,
+                            float* out) = 0;
+  struct GateGradient {
+    Operand d_gate_up, out;
+  };
+  virtual GateGradient silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
+                                          std::int64_t width) = 0;
 
   // --- Causal grouped-query attention over pages. Row i of a sequence sees keys 0..past+i. ---
   // Memory that pages take; `data` is left to the caller.
@@ -252,8 +282,8 @@ class Backend {
 // The backend this binary was linked with.
 std::unique_ptr<Backend> make_backend(ComputeType compute);
 
-// Bytes of all buffers, matrices and scratch of this process: now, the most so far, and those of now
-// that are kept for the next pass alone. From any thread.
+// Bytes of all buffers, matrices and scratch of this process: now, the most so far, and those of
+// now that are kept for the next pass alone. From any thread.
 struct MemoryUse {
   std::size_t bytes;
   std::size_t peak;
@@ -267,8 +297,8 @@ const char* instruction_set();
 // The device that this binary computes on. What keeps it from computing is an answer too, so asking
 // throws nothing.
 struct DeviceInfo {
-  std::string description;      // what it is, and what computes on it; empty where nothing was found
-  std::string unavailable;      // why it cannot be used and what to do; empty: it can
+  std::string description;  // what it is, and what computes on it; empty where nothing was found
+  std::string unavailable;  // why it cannot be used and what to do; empty: it can
   std::size_t total_bytes = 0;  // of its own memory; 0: it uses the machine's
   std::size_t free_bytes = 0;
 };

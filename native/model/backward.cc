@@ -9,15 +9,15 @@ namespace {
 // d_x += gradient through rms_norm and the linear layer [N, C] behind it, whose output's gradient
 // is d_y[R, N]. `x` is the norm's input.
 void normed_linear_backward(const Network& network, std::int64_t rows, const float* x,
-                            const float* inv_rms, std::int64_t norm_at, const float* d_y,
+                            const float* inv_rms, std::int64_t norm_at, const Operand& d_y,
                             const PackedMatrix& packed, std::int64_t weight_at, float* d_bias,
                             LayerScratch& scratch, float* d_x, float* gradients) {
   Backend& backend = network.backend;
   const std::int64_t hidden = network.config.hidden, n = packed.rows();
   const float* norm_weight = network.weight(norm_at);
-  backend.rms_norm(rows_view(x, rows, hidden), norm_weight, network.config.rms_epsilon,
-                   rows_view(scratch.norm, rows, hidden), nullptr);
-  backend.linear_backward_weight(d_y, scratch.norm, rows, n, hidden, gradients + weight_at, d_bias);
+  const Operand normed = backend.rms_norm_operand(
+      x, rows, hidden, norm_weight, network.config.rms_epsilon, scratch.norm, nullptr);
+  backend.linear_backward_weight(d_y, normed, rows, n, hidden, gradients + weight_at, d_bias);
   backend.linear_backward_input(d_y, rows, packed, network.weight(weight_at), scratch.norm, false);
   backend.rms_norm_backward(rows_view(x, rows, hidden), inv_rms, norm_weight,
                             rows_view(static_cast<const float*>(scratch.norm), rows, hidden),
@@ -31,12 +31,14 @@ void mlp_backward(const Network& network, std::int64_t rows, std::int32_t l, Lay
   const LayerOffsets& at = network.layout.layer(l);
   const PackedLayer& packed = network.packed(l);
   const std::int64_t hidden = network.config.hidden, width = network.config.intermediate;
-  backend.linear_backward_input(d_x, rows, *packed.down, network.weight(at.down),
+  const Operand d_output = as_operand(d_x, hidden);
+  backend.linear_backward_input(d_output, rows, *packed.down, network.weight(at.down),
                                 scratch.activation, false);
-  backend.silu_gate_backward(tape.gate_up, scratch.activation, rows, width);
-  backend.linear_backward_weight(d_x, scratch.activation, rows, hidden, width, gradients + at.down,
+  const auto [d_gate_up, activation] =
+      backend.silu_gate_backward(tape.gate_up, scratch.activation, rows, width);
+  backend.linear_backward_weight(d_output, activation, rows, hidden, width, gradients + at.down,
                                  nullptr);
-  normed_linear_backward(network, rows, tape.middle, tape.mlp_inv_rms, at.post_norm, tape.gate_up,
+  normed_linear_backward(network, rows, tape.middle, tape.mlp_inv_rms, at.post_norm, d_gate_up,
                          *packed.gate_up, at.gate_up, nullptr, scratch, d_x, gradients);
 }
 
@@ -77,14 +79,16 @@ void attention_backward(const Network& network, const PassRows& pass, std::int32
   const PackedLayer& packed = network.packed(l);
   const std::int64_t rows = pass.rows(), hidden = network.config.hidden;
   const std::int64_t query = network.query_width();
-  backend.linear_backward_weight(d_x, tape.attention, rows, hidden, query, gradients + at.o,
-                                 nullptr);
-  backend.linear_backward_input(d_x, rows, *packed.o, network.weight(at.o), scratch.d_attention,
-                                false);
+  const Operand d_output = as_operand(d_x, hidden);
+  backend.linear_backward_weight(d_output, as_operand(tape.attention, query), rows, hidden, query,
+                                 gradients + at.o, nullptr);
+  backend.linear_backward_input(d_output, rows, *packed.o, network.weight(at.o),
+                                scratch.d_attention, false);
   heads_backward(network, pass, l, tape, scratch, gradients);
-  normed_linear_backward(
-      network, rows, x, tape.attention_inv_rms, at.input_norm, scratch.d_qkv, *packed.qkv, at.qkv,
-      network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x, gradients);
+  normed_linear_backward(network, rows, x, tape.attention_inv_rms, at.input_norm,
+                         as_operand(scratch.d_qkv, network.qkv_width()), *packed.qkv, at.qkv,
+                         network.config.qkv_bias ? gradients + at.qkv_bias : nullptr, scratch, d_x,
+                         gradients);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "native/model/layer_views.h"
@@ -6,20 +7,21 @@
 namespace hindsearch {
 namespace {
 
-// Fills the tape and leaves x + attention in `middle`.
-void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
-                     float* middle, LayerTape& tape, LayerScratch& scratch) {
+// middle = x + attention, and what of it belongs on the tape.
+void attention_forward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
+                       float* middle, LayerTape& tape, LayerScratch& scratch) {
   Backend& backend = network.backend;
   const ModelConfig& config = network.config;
   const LayerOffsets& at = network.layout.layer(l);
   const PackedLayer& packed = network.packed(l);
-  const std::int64_t rows = pass.rows(), hidden = config.hidden;
+  const std::int64_t rows = pass.rows();
   const float epsilon = config.rms_epsilon;
 
-  backend.rms_norm(rows_view(x, rows, hidden), network.weight(at.input_norm), epsilon,
-                   rows_view(scratch.norm, rows, hidden), tape.attention_inv_rms);
-  backend.linear(scratch.norm, rows, *packed.qkv,
-                 config.qkv_bias ? network.weight(at.qkv_bias) : nullptr, tape.qkv, false);
+  const Operand normed =
+      backend.rms_norm_operand(x, rows, config.hidden, network.weight(at.input_norm), epsilon,
+                               scratch.norm, tape.attention_inv_rms);
+  backend.linear(normed, rows, *packed.qkv,
+                 bias_of(config.qkv_bias ? network.weight(at.qkv_bias) : nullptr), tape.qkv);
   const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
   const QkvViews heads = qkv_views(network, rows, tape.qkv, tape.rotated);
   if (config.qk_norm) {
@@ -31,13 +33,29 @@ void forward_to_gate(const Network& network, const PassRows& pass, std::int32_t 
   backend.attention(heads.q, pass.index, pass.pages, pass.page_layer(l),
                     1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
                     tape.statistics);
+  backend.linear(as_operand(tape.attention, network.query_width()), rows, *packed.o, rows_of(x),
+                 middle);
+}
 
-  if (middle != x) backend.copy(x, middle, rows * hidden);
-  backend.linear(tape.attention, rows, *packed.o, nullptr, middle, true);
-  backend.rms_norm(rows_view(static_cast<const float*>(middle), rows, hidden),
-                   network.weight(at.post_norm), epsilon, rows_view(scratch.norm, rows, hidden),
-                   tape.mlp_inv_rms);
-  backend.linear(scratch.norm, rows, *packed.gate_up, nullptr, tape.gate_up, false);
+// Rows [first, first + rows) of the MLP's widest result, to `gate_up`.
+void gate_forward(const Network& network, std::int32_t l, std::int64_t first, std::int64_t rows,
+                  const float* middle, float* gate_up, const LayerTape& tape,
+                  LayerScratch& scratch) {
+  Backend& backend = network.backend;
+  const std::int64_t hidden = network.config.hidden;
+  const Operand normed = backend.rms_norm_operand(
+      middle + first * hidden, rows, hidden, network.weight(network.layout.layer(l).post_norm),
+      network.config.rms_epsilon, scratch.norm,
+      tape.mlp_inv_rms ? tape.mlp_inv_rms + first : nullptr);
+  backend.linear(normed, rows, *network.packed(l).gate_up, {}, gate_up);
+}
+
+// body(first, rows) for as many rows of a pass at a time as the backend likes.
+template <class Body>
+void for_row_blocks(const Network& network, std::int64_t rows, Body&& body) {
+  const std::int64_t together = network.backend.rows_together(rows);
+  for (std::int64_t first = 0; first < rows; first += together)
+    body(first, std::min(together, rows - first));
 }
 
 }  // namespace
@@ -50,17 +68,23 @@ void embed_forward(const Network& network, const PassRows& pass, float* x) {
 void layer_forward(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
                    float* out, LayerTape& tape, LayerScratch& scratch) {
   Backend& backend = network.backend;
-  const std::int64_t rows = pass.rows();
-  float* middle = tape.middle ? tape.middle : out;
-  forward_to_gate(network, pass, l, x, middle, tape, scratch);
-  if (middle != out) backend.copy(middle, out, rows * network.config.hidden);
-  backend.silu_gate(tape.gate_up, rows, network.config.intermediate, scratch.activation);
-  backend.linear(scratch.activation, rows, *network.packed(l).down, nullptr, out, true);
+  const std::int64_t hidden = network.config.hidden, width = network.config.intermediate;
+  float* const middle = tape.middle ? tape.middle : out;
+  attention_forward(network, pass, l, x, middle, tape, scratch);
+  for_row_blocks(network, pass.rows(), [&](std::int64_t first, std::int64_t rows) {
+    // Without a backward, the place of the rows before.
+    float* const gate_up = tape.gate_up + (tape.middle ? first * 2 * width : 0);
+    gate_forward(network, l, first, rows, middle, gate_up, tape, scratch);
+    const Operand activation = backend.silu_gate(gate_up, rows, width, scratch.activation);
+    backend.linear(activation, rows, *network.packed(l).down, rows_of(middle + first * hidden),
+                   out + first * hidden);
+  });
 }
 
 void layer_recompute(const Network& network, const PassRows& pass, std::int32_t l, const float* x,
                      LayerTape& tape, LayerScratch& scratch) {
-  forward_to_gate(network, pass, l, x, tape.middle, tape, scratch);
+  attention_forward(network, pass, l, x, tape.middle, tape, scratch);
+  gate_forward(network, l, 0, pass.rows(), tape.middle, tape.gate_up, tape, scratch);
 }
 
 }  // namespace hindsearch

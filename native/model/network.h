@@ -64,7 +64,8 @@ class LayerTape {
   float* statistics = nullptr;   // [R, H, 2], backward
   float* middle = nullptr;       // [R, C] residual between attention and MLP, backward
   float* mlp_inv_rms = nullptr;  // [R], backward
-  float* gate_up = nullptr;      // [R, 2F]; backward leaves its gradient there
+  // [R, 2F]; backward leaves its gradient there. For inference as many rows as are run together.
+  float* gate_up = nullptr;
 
  private:
   Slab slab_;
@@ -80,7 +81,7 @@ class LayerScratch {
   std::size_t bytes() const { return slab_.bytes(); }
 
   float* norm = nullptr;         // [R, C], of either norm
-  float* activation = nullptr;   // [R, F]
+  float* activation = nullptr;   // [R, F], for inference as many rows as are run together
   float* d_qkv = nullptr;        // [R, (H + 2K) D], backward
   float* d_rotated = nullptr;    // [R, (H + K) D], backward of qk_norm
   float* d_attention = nullptr;  // [R, H D], backward

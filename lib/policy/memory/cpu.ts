@@ -35,7 +35,7 @@ const HEAD_TILE_ROWS = 96;
 const VOCABULARY_CHUNK = 768;
 const CHUNK_STATISTICS = 3 * FLOAT;
 /** Of matrix products: `native/backend/cpu/gemm.cc` and `linear.cc`. */
-const ROW_BLOCK = 240;
+const ROW_BLOCK = 264;
 const SHARED_LEFT = 2 ** 21;
 const MOST_PACKED_OPERAND = 2 ** 25;
 /** Of attention: `native/backend/cpu/attention.cc` and `attention_backward.cc`. */
@@ -61,13 +61,14 @@ function weightParts(model: EngineModel) {
 
 /** What a decoder needs. */
 export function cpuDecoding(
-  { config }: EngineModel,
+  model: EngineModel,
   { cacheTokens, maxBatch, prefillTokens }: Required<DecoderOptions>,
 ): PhaseEstimate {
+  const { config } = model;
   const rows = Math.min(maxBatch + prefillTokens, cacheTokens);
   return phase({
     cache: sum(Object.values(cacheBytes(config, cacheTokens, FLOAT))),
-    decoder: sum(Object.values(decoderBytes(config, maxBatch))) + decodeWorkspaceBytes(config, rows),
+    decoder: sum(Object.values(decoderBytes(config, maxBatch))) + decodeWorkspaceBytes(model, rows),
   });
 }
 
@@ -95,7 +96,7 @@ export function cpuPhases(model: EngineModel, settings: MemorySettings): MemoryE
     ...(training && decoder && { trajectories: sequences * longestSequence * TRAJECTORY_TOKEN }),
     runtime: NODE_RUNTIME,
   };
-  const scoring = frozenCopy ? scoringSlabs(config, scored) : [];
+  const scoring = frozenCopy ? scoringSlabs(model, scored) : [];
   const update = training ? trainingSlabs(config, trained, settings.checkpointActivations) : [];
   const blocks = sharedBlocks(scoring, update);
   const head = (rows: number, backward: boolean) =>
@@ -168,9 +169,10 @@ export function headScratchBytes(
   const chunk = Math.min(tokenLimit, VOCABULARY_CHUNK);
   const statistics = n * Math.ceil(tokenLimit / VOCABULARY_CHUNK) * CHUNK_STATISTICS;
   const tiles = threads * Math.min(n, HEAD_TILE_ROWS) * chunk * FLOAT;
-  if (!backward) return statistics + tiles;
+  const states = n * hidden * OPERANDS[model.compute].leftBytes;
+  if (!backward) return statistics + tiles + states;
   const columns = Math.min(tokenLimit, 2 * VOCABULARY_CHUNK);
-  return statistics + tiles + n * columns * FLOAT + packedOperand(model.compute, n, hidden);
+  return statistics + tiles + states + n * columns * FLOAT + packedOperand(model.compute, n, hidden);
 }
 
 /** Operands and tiles that the threads keep from one operation to the next, the head's aside. */
@@ -194,11 +196,19 @@ function operandScratchBytes(
 ): number {
   const { hidden, intermediate, tokenLimit } = config;
   const { query, qkv } = widths(config);
-  const { leftBytes, kBlock, bytes } = OPERANDS[compute];
-  const inner = [hidden, query, intermediate, ...(backward ? [qkv, 2 * intermediate, rows] : [])];
-  const shared = inner.map((k) =>
-    Math.min(Math.max(SHARED_LEFT, ROW_BLOCK * k * leftBytes), rows * k * leftBytes),
+  const { leftBytes, kBlock } = OPERANDS[compute];
+  const block = Math.min(rows, kBlock);
+  // What is not rounded as it is written: hidden states of the head, attention, and gradients but the gate's.
+  const converted = [
+    [rows, hidden],
+    [rows, query],
+    ...(backward ? [[rows, qkv]] : []),
+    ...(backward ? [qkv, hidden, 2 * intermediate].map((outputs) => [outputs, block]) : []),
+  ];
+  const shared = converted.map(([lines = 0, k = 0]) =>
+    Math.min(Math.max(SHARED_LEFT, ROW_BLOCK * k * leftBytes), lines * k * leftBytes),
   );
+  const inner = converted.map(([, k = 0]) => k);
   const left = threads * ROW_BLOCK * Math.min(kBlock, Math.max(...inner)) * leftBytes;
   if (!backward) return left + Math.max(...shared);
   const right = [
@@ -208,10 +218,7 @@ function operandScratchBytes(
     [hidden, intermediate],
   ].flatMap(([outputs = 0, inputs = 0]) => [
     Math.min(MOST_PACKED_OPERAND, packedOperand(compute, outputs, inputs)),
-    Math.max(
-      Math.min(MOST_PACKED_OPERAND, packedOperand(compute, rows, inputs)),
-      Math.min(rows, kBlock) * inputs * bytes,
-    ),
+    packedOperand(compute, block, inputs),
   ]);
   const head = packedOperand(compute, Math.min(tokenLimit, 2 * VOCABULARY_CHUNK), hidden);
   return left + Math.max(...shared) + Math.max(...right, head);

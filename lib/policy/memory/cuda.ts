@@ -79,7 +79,7 @@ export function cudaDecoding(
   const { pages, bookkeeping } = cacheBytes(config, cacheTokens, cacheNumberBytes(model));
   const { logits, texts } = decoderBytes(config, paddedRows(maxBatch));
   return phase(
-    { cache: pages, decoder: logits + decodeWorkspaceBytes(config, rows) },
+    { cache: pages, decoder: logits + decodeWorkspaceBytes(model, rows) },
     { cache: bookkeeping, decoder: texts },
   );
 }
@@ -131,7 +131,7 @@ export function cudaPhases(model: EngineModel, settings: MemorySettings): Memory
 }
 
 function scoringPool(model: EngineModel, pass: PassRows): PhaseEstimate["parts"] {
-  return { activations: sum(scoringSlabs(model.config, pass)), head: headBytes(model, pass.rows, false) };
+  return { activations: sum(scoringSlabs(model, pass)), head: headBytes(model, pass.rows, false) };
 }
 
 function updatePool(model: EngineModel, pass: PassRows, checkpoint: boolean): PhaseEstimate["parts"] {
@@ -157,12 +157,12 @@ function headBytes({ config, compute }: EngineModel, rows: number, backward: boo
   );
 }
 
-/** Operands of products in bf16, which stay where the largest found room: `linear.cc`. */
+/** Operands that were written as floats in bf16, which stay where the largest found room: `linear.cc`. */
 function operandBytes({ config, compute }: EngineModel, rows: number, backward: boolean): number {
   if (compute === "f32") return 0;
   const { hidden, intermediate } = config;
   const { query, qkv } = widths(config);
-  const inputs = Math.max(hidden, query, intermediate);
-  if (!backward) return HALF * rows * inputs;
-  return HALF * rows * (Math.max(inputs, qkv, 2 * intermediate) + inputs);
+  const left = Math.max(hidden, query);
+  if (!backward) return HALF * rows * left;
+  return HALF * rows * (Math.max(left, qkv, 2 * intermediate) + Math.max(query, intermediate));
 }

@@ -26,6 +26,8 @@ const LINE = 16;
 const PAGE_INFO = 16 + Int32Array.BYTES_PER_ELEMENT;
 /** Positions of the smallest rotary table: `native/model/rope.cc`. */
 const LEAST_POSITIONS = 1024;
+/** Rows that the MLP takes at a time on the processor: `native/backend/cpu/cpu_backend.cc`. */
+const CPU_ROWS_TOGETHER = 512;
 /** Rows that the head takes at a time: `native/model/head.cc`. */
 export const HEAD_ROWS = 960;
 
@@ -92,7 +94,13 @@ export function decoderBytes({ tokenLimit }: NativeModelConfig, maxBatch: number
   };
 }
 
-function tapeBytes(config: NativeModelConfig, rows: number, backward: boolean): number {
+/** Rows of which the widest results are held at a time without a gradient: `Backend::rows_together`. */
+function rowsTogether(device: DeviceName, rows: number): number {
+  return device === "cpu" ? Math.min(rows, CPU_ROWS_TOGETHER) : rows;
+}
+
+/** `wide` are the rows that the MLP has results of. */
+function tapeBytes(config: NativeModelConfig, rows: number, wide: number, backward: boolean): number {
   const { heads, kvHeads, hidden, intermediate, qkNorm } = config;
   const { query, key, qkv } = widths(config);
   const kept = [rows, 2 * rows * heads, rows * hidden, rows];
@@ -100,18 +108,18 @@ function tapeBytes(config: NativeModelConfig, rows: number, backward: boolean): 
   return slab(
     rows * qkv,
     rows * query,
-    2 * rows * intermediate,
+    2 * wide * intermediate,
     ...(backward ? kept : []),
     ...(backward && qkNorm ? normed : []),
   );
 }
 
-function layerScratchBytes(config: NativeModelConfig, rows: number, backward: boolean): number {
+function layerScratchBytes(config: NativeModelConfig, rows: number, wide: number, backward: boolean): number {
   const { hidden, intermediate, qkNorm } = config;
   const { query, key, qkv } = widths(config);
   return slab(
     rows * hidden,
-    rows * intermediate,
+    wide * intermediate,
     ...(backward ? [rows * qkv, rows * query] : []),
     ...(backward && qkNorm ? [rows * (query + key)] : []),
   );
@@ -131,22 +139,24 @@ function passPages({ kvHeads, headDim }: NativeModelConfig, { rows, longest }: P
 }
 
 /** Buffers of a decoder's passes, which it keeps: `DecodeWorkspace` in `native/model/state.h`. */
-export function decodeWorkspaceBytes(config: NativeModelConfig, rows: number): number {
+export function decodeWorkspaceBytes({ config, device }: EngineModel, rows: number): number {
   const { hidden } = config;
+  const wide = rowsTogether(device, rows);
   return (
-    tapeBytes(config, rows, false) +
-    layerScratchBytes(config, rows, false) +
+    tapeBytes(config, rows, wide, false) +
+    layerScratchBytes(config, rows, wide, false) +
     slab(rows * hidden, rows * hidden)
   );
 }
 
 /** Buffers of a pass that scores, one entry each. */
-export function scoringSlabs(config: NativeModelConfig, pass: PassRows): number[] {
+export function scoringSlabs({ config, device }: EngineModel, pass: PassRows): number[] {
   const { rows } = pass;
+  const wide = rowsTogether(device, rows);
   return [
     slab(rows * config.hidden, passPages(config, pass)),
-    tapeBytes(config, rows, false),
-    layerScratchBytes(config, rows, false),
+    tapeBytes(config, rows, wide, false),
+    layerScratchBytes(config, rows, wide, false),
   ];
 }
 
@@ -157,8 +167,8 @@ export function trainingSlabs(config: NativeModelConfig, pass: PassRows, checkpo
   const residuals = Array.from({ length: layers + 2 }, () => rows * hidden);
   return [
     slab(...residuals, passPages(config, pass)),
-    ...Array.from({ length: checkpoint ? 1 : layers }, () => tapeBytes(config, rows, true)),
-    layerScratchBytes(config, rows, true),
+    ...Array.from({ length: checkpoint ? 1 : layers }, () => tapeBytes(config, rows, rows, true)),
+    layerScratchBytes(config, rows, rows, true),
   ];
 }
 

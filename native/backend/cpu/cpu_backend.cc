@@ -13,6 +13,9 @@
 namespace hindsearch::cpu {
 namespace {
 
+// Some MiB of the widest results.
+constexpr std::int64_t kRowsTogether = 512;
+
 class CpuBuffer final : public Buffer {
  public:
   explicit CpuBuffer(std::int64_t floats)
@@ -104,6 +107,9 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<PassIndex> index(bool) override { return std::make_unique<CpuPassIndex>(); }
   std::int64_t padded_rows(std::int64_t sequences) const override { return sequences; }
+  std::int64_t rows_together(std::int64_t rows) const override {
+    return std::min(rows, kRowsTogether);
+  }
   void run(PassIndex&, std::span<const void* const>, const std::function<void()>& ops) override {
     ops();
   }
@@ -130,6 +136,11 @@ class CpuBackend final : public Backend {
       rows_.rms_norm(x, weight, epsilon, y, inv_rms, begin, end);
     });
   }
+  Operand rms_norm_operand(const float* x, std::int64_t rows, std::int64_t width,
+                           const float* weight, float epsilon, float* out,
+                           float* inv_rms) override {
+    return cpu::rms_norm_operand(kernels_, compute_, x, rows, width, weight, epsilon, out, inv_rms);
+  }
   void rms_norm_backward(ConstHeadsView x, const float* inv_rms, const float* weight,
                          ConstHeadsView d_y, HeadsView d_x, float* d_weight) override {
     cpu::rms_norm_backward(rows_, x, inv_rms, weight, d_y, d_x, d_weight);
@@ -143,24 +154,23 @@ class CpuBackend final : public Backend {
   void repack(PackedMatrix& packed, const float* weight) override {
     static_cast<CpuMatrix&>(packed).panels.fill_transposed(weight);
   }
-  void linear(const float* x, std::int64_t rows, const PackedMatrix& weight, const float* bias,
-              float* y, bool accumulate) override {
+  void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight, const Base& base,
+              float* y) override {
     const PanelView w = panels_of(weight).view();
-    if (accumulate && bias) {
-      for (std::int64_t r = 0; r < rows; ++r) rows_.add(bias, y + r * w.columns, w.columns);
-    }
-    multiply(gemm_, rows, {x, w.k, false}, w, accumulate ? nullptr : bias, y, w.columns,
-             accumulate);
+    multiply(gemm_, rows, {numbers_of(gemm_, x), false}, w, {base.data, base.rows ? w.columns : 0},
+             y, w.columns);
   }
   bool frozen_matrices_packed() const override { return false; }
-  void linear_backward_input(const float* d_y, std::int64_t rows, const PackedMatrix& packed,
+  void linear_backward_input(const Operand& d_y, std::int64_t rows, const PackedMatrix& packed,
                              const float* weight, float* d_x, bool accumulate) override {
-    cpu::linear_backward_input(gemm_, d_y, rows, weight, packed.rows(), packed.columns(), d_x,
-                               accumulate);
+    cpu::linear_backward_input(gemm_, numbers_of(gemm_, d_y), rows, weight, packed.rows(),
+                               packed.columns(), d_x, accumulate);
   }
-  void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows, std::int64_t n,
-                              std::int64_t k, float* d_weight, float* d_bias) override {
-    cpu::linear_backward_weight(kernels_, compute_, d_y, x, rows, n, k, d_weight, d_bias);
+  void linear_backward_weight(const Operand& d_y, const Operand& x, std::int64_t rows,
+                              std::int64_t n, std::int64_t k, float* d_weight,
+                              float* d_bias) override {
+    cpu::linear_backward_weight(kernels_, compute_, numbers_of(gemm_, d_y), numbers_of(gemm_, x),
+                                rows, n, k, d_weight, d_bias);
   }
 
   void rope(HeadsView x, const PassIndex& index, const float* cosines, const float* sines,
@@ -171,16 +181,13 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width, float* out) override {
-    parallel_ranges(rows, 8 * width, [&](std::int64_t begin, std::int64_t end) {
-      rows_.silu_gate(gate_up, width, out, begin, end);
-    });
+  Operand silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width,
+                    float* out) override {
+    return cpu::silu_gate(kernels_, compute_, gate_up, rows, width, out);
   }
-  void silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
-                          std::int64_t width) override {
-    parallel_ranges(rows, 12 * width, [&](std::int64_t begin, std::int64_t end) {
-      rows_.silu_gate_backward(gate_up, d_out, width, begin, end);
-    });
+  GateGradient silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
+                                  std::int64_t width) override {
+    return cpu::silu_gate_backward(kernels_, compute_, gate_up, d_out, rows, width);
   }
 
   KvPages kv_pages(std::int32_t layers, std::int32_t heads, std::int32_t head_dim) const override {
@@ -217,7 +224,7 @@ class CpuBackend final : public Backend {
   }
   void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {
-    linear(hidden, rows, head, nullptr, logits, false);
+    linear(as_operand(hidden, head.columns()), rows, head, {}, logits);
   }
   void sample(float* logits, std::int64_t rows, std::int64_t vocabulary, const Sampling* sampling,
               const double* uniforms, Token* tokens, float* log_probs) override {

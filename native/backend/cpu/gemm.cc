@@ -32,26 +32,46 @@ struct Left {
   bool step_major;
 };
 
-// Converts rows [row, row + rows) of one k block to `to`.
-void convert_left(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
-                  std::int64_t rows, std::int64_t k0, std::int64_t block, char* to) {
+// Whether the tiles read A as it lies in memory.
+bool readable(const GemmKernels& kernels, const LeftOperand& a) {
+  return !kernels.convert_rows || (a.numbers.rounded && !a.transposed);
+}
+
+// One k block of A and how much of it a thread converts.
+struct LeftBlock {
+  std::int64_t row, rows;
+  std::int64_t k0, k;
+};
+
+// Steps [begin, end) of a transposed A, or of a row-major one rows [begin, end), to `to`, where row
+// `row` begins.
+void convert_left(const GemmKernels& kernels, const LeftOperand& a, const LeftBlock& block,
+                  std::int64_t begin, std::int64_t end, char* to) {
+  const Numbers& from = a.numbers;
   if (a.transposed) {
-    kernels.pack_left(a.data + k0 * a.stride + row, a.stride, block, rows, to);
+    const auto pack_left = from.rounded ? kernels.pack_left_rounded : kernels.pack_left;
+    pack_left(from.at(kernels, block.k0, block.row), from.stride, block.k, block.rows, begin, end,
+              to);
   } else {
-    kernels.convert_rows(a.data + row * a.stride + k0, a.stride, rows, block, to,
-                         round_up(block, kernels.unit));
+    const std::int64_t padded = round_up(block.k, kernels.unit);
+    kernels.convert_rows(
+        static_cast<const float*>(from.data) + (block.row + begin) * from.stride + block.k0,
+        from.stride, end - begin, block.k, to + begin * padded * kernels.left_bytes, padded);
   }
+}
+// Into how many of those it can be divided.
+std::int64_t pieces(const GemmKernels& kernels, const LeftOperand& a, const LeftBlock& block) {
+  return a.transposed ? (block.k + kernels.unit - 1) / kernels.unit : block.rows;
 }
 
 Left left_in_place(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
                    std::int64_t k0) {
-  constexpr std::int64_t kFloat = sizeof(float);
+  const std::int64_t stride = a.numbers.stride;
   if (a.transposed) {
-    return {reinterpret_cast<const char*>(a.data + k0 * a.stride + row), a.stride,
-            kernels.tile_rows * kFloat, true};
+    return {a.numbers.at(kernels, k0, row), stride, kernels.tile_rows * kernels.left_bytes, true};
   }
-  return {reinterpret_cast<const char*>(a.data + row * a.stride + k0), a.stride,
-          kernels.tile_rows * a.stride * kFloat, false};
+  return {a.numbers.at(kernels, row, k0), stride / kernels.unit,
+          kernels.tile_rows * stride * kernels.left_bytes, false};
 }
 
 Left converted_left(const GemmKernels& kernels, const LeftOperand& a, const char* data,
@@ -69,19 +89,19 @@ class SharedLeft {
   SharedLeft(const GemmKernels& kernels, const LeftOperand& a, std::int64_t first,
              std::int64_t rows, std::int64_t k)
       : kernels_(kernels), a_(a), first_(first), padded_rows_(round_up(rows, kernels.tile_rows)) {
-    if (!kernels.convert_rows) return;
+    if (readable(kernels, a)) return;
     char* const to = scratch<char>(Slot::shared_left,
                                    padded_rows_ * round_up(k, kernels.unit) * kernels.left_bytes);
     data_ = to;
-    const std::int64_t tiles = padded_rows_ / kernels.tile_rows;
-    const std::int64_t parts =
-        rows * k < kWorthSharing ? 1 : std::min<std::int64_t>(tiles, 4 * thread_count());
-    parallel_for(parts, [&](std::int64_t part) {
-      const std::int64_t begin = tiles * part / parts * kernels.tile_rows;
-      const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
-      for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
-        convert_left(kernels, a, first + begin, end - begin, k0, block,
-                     to + offset(k0, begin, padded_block));
+    // So that each part reads long stretches of memory.
+    for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t size, std::int64_t padded_size) {
+      const LeftBlock block{first, rows, k0, size};
+      const std::int64_t count = pieces(kernels, a, block);
+      const std::int64_t parts =
+          rows * size < kWorthSharing ? 1 : std::min<std::int64_t>(count, 4 * thread_count());
+      parallel_for(parts, [&](std::int64_t part) {
+        convert_left(kernels, a, block, count * part / parts, count * (part + 1) / parts,
+                     to + offset(k0, 0, padded_size));
       });
     });
   }
@@ -116,8 +136,7 @@ struct Task {
 // left_of(k0, block) gives the task's rows of A.
 template <class LeftOf>
 void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& left_of,
-                    const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
-                    bool accumulate) {
+                    const PanelView& b, const AddedTo& added, float* c, std::int64_t c_stride) {
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t row = task.row, rows = task.rows;
   const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
@@ -127,7 +146,7 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
   alignas(64) float edge[kMaxTileRows * kMaxPanel];
   for_k_blocks(kernels, b.k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
     const Left left = left_of(k0, block);
-    const bool on_c = accumulate || k0 > 0;
+    const AddedTo from = k0 > 0 ? AddedTo{c, c_stride} : added;
     // What comes after the last panel of this block of k.
     const std::int64_t next_k0 = k0 + block;
     const char* const after =
@@ -150,8 +169,9 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
         const std::int64_t tile_row = t * kernels.tile_rows;
         const std::int64_t tile_rows = std::min<std::int64_t>(kernels.tile_rows, rows - tile_row);
         float* out = c + (row + tile_row) * c_stride + column;
-        const float* base = on_c ? out : bias ? bias + column : nullptr;
-        const std::int64_t base_stride = on_c ? c_stride : 0;
+        const std::int64_t base_stride = from.stride;
+        const float* base =
+            from.data ? from.data + (row + tile_row) * base_stride + column : nullptr;
         tile.a = left.data + t * left.tile_bytes;
         const bool full = count == padded;
         tile.base = full ? base : nullptr;
@@ -229,31 +249,29 @@ void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b
 }  // namespace
 
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-                     const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
-                     bool accumulate) {
+                     const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride) {
   if (rows == 0) return;
   const std::int64_t row_block = even_rows(kernels, rows, kRowBlock);
   for (std::int64_t row = 0; row < rows; row += row_block) {
     const std::int64_t count = std::min(row_block, rows - row);
     const auto left_of = [&](std::int64_t k0, std::int64_t block) {
-      if (!kernels.convert_rows) return left_in_place(kernels, a, row, k0);
+      if (readable(kernels, a)) return left_in_place(kernels, a, row, k0);
       const std::int64_t bytes =
           round_up(count, kernels.tile_rows) * round_up(block, kernels.unit) * kernels.left_bytes;
       char* const to = scratch<char>(Slot::left, bytes);
-      convert_left(kernels, a, row, count, k0, block, to);
+      const LeftBlock all{row, count, k0, block};
+      convert_left(kernels, a, all, 0, pieces(kernels, a, all), to);
       return converted_left(kernels, a, to, block);
     };
-    multiply_block(kernels, Task{row, count, 0, b.columns, 0}, left_of, b, bias, c, c_stride,
-                   accumulate);
+    multiply_block(kernels, Task{row, count, 0, b.columns, 0}, left_of, b, base, c, c_stride);
   }
 }
 
 void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-              const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
-              bool accumulate) {
+              const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride) {
   const int threads = useful_threads(rows * b.columns * b.k / 32);
   if (threads == 1) {
-    multiply_serial(kernels, rows, a, b, bias, c, c_stride, accumulate);
+    multiply_serial(kernels, rows, a, b, base, c, c_stride);
     return;
   }
   const std::int64_t row_bytes = b.k * kernels.left_bytes;
@@ -267,7 +285,7 @@ void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& 
       const auto left_of = [&](std::int64_t k0, std::int64_t block) {
         return left.block(task.row, k0, block);
       };
-      multiply_block(kernels, task, left_of, b, bias, c, c_stride, accumulate);
+      multiply_block(kernels, task, left_of, b, base, c, c_stride);
     });
   }
 }

@@ -12,22 +12,23 @@
 
 namespace hindsearch::cpu {
 
-// A[rows, k], either row-major or given as [k, rows]; `stride` is the distance of two lines of
-// memory.
+// A[rows, k], either row-major or given as [k, rows].
 struct LeftOperand {
-  const float* data;
-  std::int64_t stride;
+  Numbers numbers;
   bool transposed;
 };
 
-// C[rows, columns] = base + A B, where the base is the bias (or null), or with `accumulate` what C
-// holds. On all threads.
+// What a product is added to: nothing, one row for all (stride 0), or rows, C itself perhaps.
+struct AddedTo {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+};
+
+// C[rows, columns] = base + A B. On all threads.
 void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-              const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
-              bool accumulate);
+              const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride);
 // The same on the calling thread alone.
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-                     const PanelView& b, const float* bias, float* c, std::int64_t c_stride,
-                     bool accumulate);
+                     const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride);
 
 }  // namespace hindsearch::cpu

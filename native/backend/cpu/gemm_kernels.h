@@ -1,6 +1,8 @@
 // Micro-kernels of the matrix product for the instruction set of this translation unit.
 #pragma once
 
+#include <type_traits>
+
 #include "native/backend/cpu/kernels.h"
 #include "native/backend/cpu/simd.h"
 
@@ -126,25 +128,41 @@ void multiply_tile(const Tile& tile) {
   }
 }
 
-// Words of one step of B, or of A in pairs: a float, or two bf16 of consecutive k.
+// What convert_rows writes: bf16, or a float that was rounded to it.
+using Half = std::uint16_t;
 template <class Operands>
-inline auto words(const float* low, const float* high) {
-  if constexpr (Operands::kUnit == 1) {
+using Rounded = std::conditional_t<Operands::kLeftBytes == 2, Half, float>;
+
+inline U widen(const Half* x) {
+  Halves halves;
+  __builtin_memcpy(&halves, x, sizeof halves);
+  return __builtin_convertvector(halves, U);
+}
+
+// Words of one step of B, or of A in pairs: a float, or two bf16 of consecutive k.
+template <class Operands, class Number>
+inline auto words(const Number* low, const Number* high) {
+  if constexpr (sizeof(Number) == 2) {
+    return widen(low) | (high ? widen(high) << 16 : U{});
+  } else if constexpr (Operands::kUnit == 1) {
     return load(low);
   } else {
     return pair_bf16(load(low), high ? load(high) : V{});
   }
 }
-template <class Operands>
-inline auto word(const float* low, const float* high) {
-  if constexpr (Operands::kUnit == 1) {
+template <class Operands, class Number>
+inline auto word(const Number* low, const Number* high) {
+  if constexpr (sizeof(Number) == 2) {
+    return *low | static_cast<std::uint32_t>(high ? *high : 0) << 16;
+  } else if constexpr (Operands::kUnit == 1) {
     return *low;
   } else {
     return pair_bf16(*low, high ? *high : 0.0f);
   }
 }
 // Of the row behind `row`, column `column`; null behind the last row of an odd k.
-inline const float* second(const float* row, std::int64_t column) {
+template <class Number>
+inline const Number* second(const Number* row, std::int64_t column) {
   return row ? row + column : nullptr;
 }
 
@@ -170,27 +188,31 @@ void convert_rows(const float* from, std::int64_t stride, std::int64_t rows, std
   }
 }
 
-// Steps [begin, end) of pack_left.
-template <class Operands>
-void pack_left_steps(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+template <class Operands, class Number>
+void pack_left_steps(const Number* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
                      std::int64_t begin, std::int64_t end, void* to) {
   using Left = typename Operands::Left;
   constexpr int kUnit = Operands::kUnit;
-  // Two tiles fill a vector, where they do.
-  constexpr int kTogether = kWidth == 2 * kTileRows && sizeof(Left) == 4 ? 2 : 1;
   const std::int64_t steps = (k + kUnit - 1) / kUnit;
   std::int64_t first = 0;
-  if constexpr (kTogether == 2) {
-    for (; first + kWidth <= rows; first += kWidth) {
+  // Where two tiles fill a vector: a cache line of every row at a time.
+  if constexpr (kWidth == 2 * kTileRows && sizeof(Left) == 4) {
+    constexpr int kLine = 64 / sizeof(Number);
+    for (; first + kLine <= rows; first += kLine) {
       Left* out = static_cast<Left*>(to) + first * steps + begin * kTileRows;
       for (std::int64_t step = begin; step < end; ++step, out += kTileRows) {
-        const float* low = from + step * kUnit * stride + first;
-        __builtin_prefetch(low + 4 * kWidth);
-        if constexpr (kUnit == 2) __builtin_prefetch(low + stride + 4 * kWidth);
-        const auto both = words<Operands>(low, step * kUnit + 1 < k ? low + stride : nullptr);
-        __builtin_memcpy(out, &both, sizeof both / 2);
-        __builtin_memcpy(out + kTileRows * steps,
-                         reinterpret_cast<const char*>(&both) + sizeof both / 2, sizeof both / 2);
+        const Number* low = from + step * kUnit * stride + first;
+        const Number* high = step * kUnit + 1 < k ? low + stride : nullptr;
+        __builtin_prefetch(low + 4 * kLine);
+        if constexpr (kUnit == 2) __builtin_prefetch(low + stride + 4 * kLine);
+        HINDSEARCH_UNROLL
+        for (int i = 0; i < kLine; i += kWidth) {
+          const auto both = words<Operands>(low + i, second(high, i));
+          Left* tile = out + i * steps;
+          __builtin_memcpy(tile, &both, sizeof both / 2);
+          __builtin_memcpy(tile + kTileRows * steps,
+                           reinterpret_cast<const char*>(&both) + sizeof both / 2, sizeof both / 2);
+        }
       }
     }
   }
@@ -198,8 +220,8 @@ void pack_left_steps(const float* from, std::int64_t stride, std::int64_t k, std
     Left* out = static_cast<Left*>(to) + first * steps + begin * kTileRows;
     const int count = static_cast<int>(rows - first < kTileRows ? rows - first : kTileRows);
     for (std::int64_t step = begin; step < end; ++step, out += kTileRows) {
-      const float* low = from + step * kUnit * stride + first;
-      const float* high = step * kUnit + 1 < k ? low + stride : nullptr;
+      const Number* low = from + step * kUnit * stride + first;
+      const Number* high = step * kUnit + 1 < k ? low + stride : nullptr;
       for (int i = 0; i < count; ++i) {
         if constexpr (Operands::kUnit * Operands::kLeftBytes <= 4) {
           out[i] = word<Operands>(low + i, second(high, i));
@@ -212,26 +234,26 @@ void pack_left_steps(const float* from, std::int64_t stride, std::int64_t k, std
   }
 }
 
-template <class Operands>
-void pack_left(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
-               void* to) {
+template <class Operands, class Number>
+void pack_left(const void* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+               std::int64_t begin, std::int64_t end, void* to) {
   // A few lines of the source at a time, each read to its end.
   constexpr std::int64_t kRun = 16;
-  const std::int64_t steps = (k + Operands::kUnit - 1) / Operands::kUnit;
-  for (std::int64_t begin = 0; begin < steps; begin += kRun) {
-    const std::int64_t end = begin + kRun < steps ? begin + kRun : steps;
-    pack_left_steps<Operands>(from, stride, k, rows, begin, end, to);
+  for (std::int64_t step = begin; step < end; step += kRun) {
+    pack_left_steps<Operands>(static_cast<const Number*>(from), stride, k, rows, step,
+                              step + kRun < end ? step + kRun : end, to);
   }
 }
 
-template <class Operands>
-void pack_right(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
+template <class Operands, class Number>
+void pack_right(const void* numbers, std::int64_t stride, std::int64_t k, std::int64_t columns,
                 std::int64_t padded, void* to) {
   constexpr std::int64_t kAhead = 16;
+  const auto* from = static_cast<const Number*>(numbers);
   auto* out = static_cast<typename Operands::Right*>(to);
   for (std::int64_t i = 0; i < k;
        i += Operands::kUnit, from += Operands::kUnit * stride, out += padded) {
-    const float* high = i + 1 < k ? from + stride : nullptr;
+    const Number* high = i + 1 < k ? from + stride : nullptr;
     std::int64_t j = 0;
     for (; j + kWidth <= columns; j += kWidth) {
       __builtin_prefetch(from + kAhead * stride + j);
@@ -304,8 +326,10 @@ constexpr GemmKernels gemm_kernels() {
   out.k_block = Operands::kKBlock;
   fill_tiles<Operands, kTileRows, kTileVectors>(out);
   out.convert_rows = Operands::kUnit == 2 ? convert_rows<Operands> : nullptr;
-  out.pack_left = pack_left<Operands>;
-  out.pack_right = pack_right<Operands>;
+  out.pack_left = pack_left<Operands, float>;
+  out.pack_right = pack_right<Operands, float>;
+  out.pack_left_rounded = pack_left<Operands, Rounded<Operands>>;
+  out.pack_right_rounded = pack_right<Operands, Rounded<Operands>>;
   out.pack_right_transposed = pack_right_transposed<Operands>;
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
+#include "native/backend/cpu/rounded_rows.h"
 #include "native/backend/cpu/softmax.h"
 
 namespace hindsearch::cpu {
@@ -16,6 +17,18 @@ constexpr std::int64_t kGroup = 10 * kRows;  // rows whose chunk statistics are 
 // in all.
 constexpr std::int64_t kBackwardRows = 1024;
 constexpr std::int64_t kBackwardColumns = 2 * kVocabularyChunk;
+
+// Rows of hidden states that many products read, in the calling thread's Slot::hidden.
+Numbers rounded(const GemmKernels& gemm, const float* hidden, std::int64_t rows,
+                std::int64_t width) {
+  if (!gemm.convert_rows) return {hidden, width};
+  const RoundedRows to(gemm, scratch<float>(Slot::hidden, rows * RoundedRows::floats(gemm, width)),
+                       width);
+  parallel_ranges(rows, width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) to.store(r, hidden + r * width);
+  });
+  return to.numbers();
+}
 
 }  // namespace
 
@@ -32,14 +45,15 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hi
   for (std::int64_t group = 0; group < rows; group += kGroup) {
     const std::int64_t group_rows = std::min(kGroup, rows - group);
     const std::int64_t blocks = (group_rows + kRows - 1) / kRows;
+    const Numbers rows_of_group = rounded(gemm, hidden + group * width, group_rows, width);
     const auto run = [&](std::int64_t task) {
       const std::int64_t chunk = task / blocks, first = task % blocks * kRows;
       const std::int64_t count = std::min(kRows, group_rows - first);
       const std::int64_t start = chunk * kVocabularyChunk;
       const std::int64_t columns = std::min(kVocabularyChunk, vocabulary - start);
       float* logits = scratch<float>(Slot::tile, count * columns);
-      multiply_serial(gemm, count, {hidden + (group + first) * width, width, false},
-                      head.view(start, columns), nullptr, logits, columns, false);
+      multiply_serial(gemm, count, {rows_of_group.from(gemm, first), false},
+                      head.view(start, columns), {}, logits, columns);
       for (std::int64_t r = 0; r < count; ++r) {
         const float* row = logits + r * columns;
         const std::int64_t target = targets[group + first + r] - start;
@@ -76,29 +90,35 @@ void head_backward(const Kernels& kernels, ComputeType compute, const float* hid
   const float inverse_temperature = 1 / temperature;
   for (std::int64_t first = 0; first < rows; first += kBackwardRows) {
     const std::int64_t count = std::min(kBackwardRows, rows - first);
-    const float* block = hidden + first * width;
-    const PanelView packed_hidden = pack_scratch(gemm, Slot::columns, block, width, count, width);
+    const Numbers block = rounded(gemm, hidden + first * width, count, width);
+    const PanelView packed_hidden = pack_scratch(gemm, Slot::columns, block, count, width);
     for (std::int64_t start = 0; start < vocabulary; start += kBackwardColumns) {
       const std::int64_t columns = std::min(kBackwardColumns, vocabulary - start);
       float* d_logits = scratch<float>(Slot::tile, count * columns);
-      multiply(gemm, count, {block, width, false}, head.view(start, columns), nullptr, d_logits,
-               columns, false);
+      multiply(gemm, count, {block, false}, head.view(start, columns), {}, d_logits, columns);
+      // Each row's gradient at the beginning of its floats.
+      const bool rounds = RoundedRows::fit(gemm, columns);
+      const RoundedRows narrow(gemm, d_logits, columns, columns);
       parallel_ranges(count, columns * 4, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
-          float* row = d_logits + r * columns;
+          const float* logits = d_logits + r * columns;
+          float* const row = rounds ? scratch<float>(Slot::rows, columns) : d_logits + r * columns;
           const float factor = g[first + r] * inverse_temperature;
-          kernels.rows->softmax_gradient(row, columns, inverse_temperature, log_sums[first + r],
-                                         factor);
+          kernels.rows->softmax_gradient(logits, columns, inverse_temperature, log_sums[first + r],
+                                         factor, row);
           const std::int64_t target = targets[first + r] - start;
           if (target >= 0 && target < columns) row[target] += factor;
+          if (rounds) narrow.store(r, row);
         }
       });
-      multiply(gemm, columns, {d_logits, columns, true}, packed_hidden, nullptr,
-               d_weight + start * width, width, true);
+      const Numbers gradients = rounds ? narrow.numbers() : Numbers{d_logits, columns};
+      float* const d_part = d_weight + start * width;
+      multiply(gemm, columns, {gradients, true}, packed_hidden, {d_part, width}, d_part, width);
       const PanelView packed_weight =
-          pack_scratch(gemm, Slot::right, weight + start * width, width, columns, width);
-      multiply(gemm, count, {d_logits, columns, false}, packed_weight, nullptr,
-               d_hidden + first * width, width, start > 0);
+          pack_scratch(gemm, Slot::right, {weight + start * width, width}, columns, width);
+      float* const d_block = d_hidden + first * width;
+      multiply(gemm, count, {gradients, false}, packed_weight,
+               start > 0 ? AddedTo{d_block, width} : AddedTo{}, d_block, width);
     }
   }
 }

@@ -47,13 +47,19 @@ struct GemmKernels {
   // to a whole step. Null where f32 is read in place.
   void (*convert_rows)(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k,
                        void* to, std::int64_t to_stride);
-  // A given as [k, rows] to [rows / tile_rows][step][tile_rows][unit]; missing rows are left unset.
-  void (*pack_left)(const float* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
-                    void* to);
+  // Steps [begin, end) of A given as [k, rows] to [rows / tile_rows][step][tile_rows][unit];
+  // missing rows are left unset.
+  void (*pack_left)(const void* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
+                    std::int64_t begin, std::int64_t end, void* to);
   // B given as [k, columns] to one panel [step][padded columns][unit], padding zero.
-  void (*pack_right)(const float* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
+  void (*pack_right)(const void* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
                      std::int64_t padded, void* to);
-  // B given as [columns, k], otherwise the same.
+  // Both read floats. The same of numbers in A's operand type, as convert_rows writes them:
+  void (*pack_left_rounded)(const void* from, std::int64_t stride, std::int64_t k,
+                            std::int64_t rows, std::int64_t begin, std::int64_t end, void* to);
+  void (*pack_right_rounded)(const void* from, std::int64_t stride, std::int64_t k,
+                             std::int64_t columns, std::int64_t padded, void* to);
+  // B given as [columns, k], otherwise as pack_right.
   void (*pack_right_transposed)(const float* from, std::int64_t stride, std::int64_t k,
                                 std::int64_t columns, std::int64_t padded, void* to);
 };
@@ -123,10 +129,10 @@ struct RowKernels {
                             std::int64_t begin, std::int64_t end);
   void (*rope)(const HeadsView& x, const std::int32_t* positions, const float* cosines,
                const float* sines, bool inverse, std::int64_t begin, std::int64_t end);
-  void (*silu_gate)(const float* gate_up, std::int64_t width, float* out, std::int64_t begin,
-                    std::int64_t end);
-  void (*silu_gate_backward)(float* gate_up, float* d_out, std::int64_t width, std::int64_t begin,
-                             std::int64_t end);
+  // Of one row. The backward's results may be where its inputs are.
+  void (*silu_gate)(const float* gate_up, std::int64_t width, float* out);
+  void (*silu_gate_backward)(const float* gate_up, const float* d_out, std::int64_t width,
+                             float* d_gate_up, float* out);
 
   void (*attention)(const AttentionRows& rows);
   void (*attention_gradient)(const AttentionGradientTile& tile);
@@ -139,9 +145,9 @@ struct RowKernels {
                                       float inverse_temperature);
   // The same, bit for bit, with `weighted` left at 0, for where nobody asks for an entropy.
   ChunkStatistics (*chunk_sum)(const float* logits, std::int64_t n, float inverse_temperature);
-  // logits := -factor * e^(logit * inverse_temperature - log_sum)
-  void (*softmax_gradient)(float* logits, std::int64_t n, float inverse_temperature, float log_sum,
-                           float factor);
+  // out = -factor * e^(logit * inverse_temperature - log_sum); out may be the logits.
+  void (*softmax_gradient)(const float* logits, std::int64_t n, float inverse_temperature,
+                           float log_sum, float factor, float* out);
 
   // --- For the filters of Sampling. Nothing is NaN but where it says so. ---
   // The largest, NaN when any is NaN.

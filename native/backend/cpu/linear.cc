@@ -19,7 +19,7 @@ std::int64_t fitting(std::int64_t total, std::int64_t quantum, std::size_t bytes
 
 }  // namespace
 
-void linear_backward_input(const GemmKernels& kernels, const float* d_y, std::int64_t rows,
+void linear_backward_input(const GemmKernels& kernels, const Numbers& d_y, std::int64_t rows,
                            const float* weight, std::int64_t n, std::int64_t k, float* d_x,
                            bool accumulate) {
   if (rows == 0) return;
@@ -27,31 +27,32 @@ void linear_backward_input(const GemmKernels& kernels, const float* d_y, std::in
   const std::int64_t chunk = fitting(k, panel, packed_bytes(kernels, n, k));
   for (std::int64_t first = 0; first < k; first += chunk) {
     const std::int64_t columns = std::min(chunk, k - first);
-    const PanelView w = pack_scratch(kernels, Slot::right, weight + first, k, n, columns);
-    multiply(kernels, rows, {d_y, n, false}, w, nullptr, d_x + first, k, accumulate);
+    const PanelView w = pack_scratch(kernels, Slot::right, {weight + first, k}, n, columns);
+    float* const to = d_x + first;
+    multiply(kernels, rows, {d_y, false}, w, accumulate ? AddedTo{to, k} : AddedTo{}, to, k);
   }
 }
 
-void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y,
-                            const float* x, std::int64_t rows, std::int64_t n, std::int64_t k,
+void linear_backward_weight(const Kernels& kernels, ComputeType compute, const Numbers& d_y,
+                            const Numbers& x, std::int64_t rows, std::int64_t n, std::int64_t k,
                             float* d_weight, float* d_bias) {
   if (rows == 0) return;
   const GemmKernels& gemm = kernels.gemm(compute);
-  // Whole blocks of the sum over rows, so that parts do not change its order.
-  const std::int64_t chunk = fitting(rows, gemm.k_block, packed_bytes(gemm, rows, k));
-  for (std::int64_t first = 0; first < rows; first += chunk) {
-    const std::int64_t count = std::min(chunk, rows - first);
-    const PanelView right = pack_scratch(gemm, Slot::right, x + first * k, k, count, k);
-    multiply(gemm, n, {d_y + first * n, n, true}, right, nullptr, d_weight, k, true);
+  // One block of the sum over rows after the other, so that both operands are read as they lie.
+  for (std::int64_t first = 0; first < rows; first += gemm.k_block) {
+    const std::int64_t count = std::min(gemm.k_block, rows - first);
+    const PanelView right = pack_scratch(gemm, Slot::right, x.from(gemm, first), count, k);
+    multiply(gemm, n, {d_y.from(gemm, first), true}, right, {d_weight, k}, d_weight, k);
   }
   if (!d_bias) return;
+  const auto* gradient = static_cast<const float*>(d_y.data);
   constexpr std::int64_t kColumns = 64;
   parallel_ranges(
       (n + kColumns - 1) / kColumns, rows * kColumns, [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t first = begin * kColumns, last = std::min(n, end * kColumns);
         for (std::int64_t r = 0; r < rows; r += gemm.k_block) {
-          kernels.rows->add_rows(d_y + r * n + first, n, std::min(gemm.k_block, rows - r),
-                                 last - first, d_bias + first);
+          kernels.rows->add_rows(gradient + r * d_y.stride + first, d_y.stride,
+                                 std::min(gemm.k_block, rows - r), last - first, d_bias + first);
         }
       });
 }

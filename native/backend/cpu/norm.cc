@@ -2,8 +2,32 @@
 
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
+#include "native/backend/cpu/rounded_rows.h"
 
 namespace hindsearch::cpu {
+
+Operand rms_norm_operand(const Kernels& kernels, ComputeType compute, const float* x,
+                         std::int64_t rows, std::int64_t width, const float* weight, float epsilon,
+                         float* out, float* inv_rms) {
+  const GemmKernels& gemm = kernels.gemm(compute);
+  const auto norm = kernels.rows->rms_norm;
+  const RoundedRows rounded(gemm, out, width);
+  const bool rounds = RoundedRows::fit(gemm, width);
+  parallel_ranges(rows, 2 * width, [&](std::int64_t begin, std::int64_t end) {
+    if (!rounds) {
+      norm({x, rows, 1, width, width}, weight, epsilon, {out, rows, 1, width, width}, inv_rms,
+           begin, end);
+      return;
+    }
+    float* const row = scratch<float>(Slot::rows, width);
+    for (std::int64_t r = begin; r < end; ++r) {
+      norm({x + r * width, 1, 1, width, width}, weight, epsilon, {row, 1, 1, width, width},
+           inv_rms ? inv_rms + r : nullptr, 0, 1);
+      rounded.store(r, row);
+    }
+  });
+  return rounds ? rounded.operand() : as_operand(out, width);
+}
 
 void rms_norm_backward(const RowKernels& kernels, const ConstHeadsView& x, const float* inv_rms,
                        const float* weight, const ConstHeadsView& d_y, const HeadsView& d_x,

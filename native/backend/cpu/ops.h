@@ -10,14 +10,24 @@
 namespace hindsearch::cpu {
 
 // linear.cc
-void linear_backward_input(const GemmKernels& kernels, const float* d_y, std::int64_t rows,
+void linear_backward_input(const GemmKernels& kernels, const Numbers& d_y, std::int64_t rows,
                            const float* weight, std::int64_t n, std::int64_t k, float* d_x,
                            bool accumulate);
-void linear_backward_weight(const Kernels& kernels, ComputeType compute, const float* d_y,
-                            const float* x, std::int64_t rows, std::int64_t n, std::int64_t k,
+void linear_backward_weight(const Kernels& kernels, ComputeType compute, const Numbers& d_y,
+                            const Numbers& x, std::int64_t rows, std::int64_t n, std::int64_t k,
                             float* d_weight, float* d_bias);
 
+// gate.cc
+Operand silu_gate(const Kernels& kernels, ComputeType compute, const float* gate_up,
+                  std::int64_t rows, std::int64_t width, float* out);
+Backend::GateGradient silu_gate_backward(const Kernels& kernels, ComputeType compute,
+                                         float* gate_up, float* d_out, std::int64_t rows,
+                                         std::int64_t width);
+
 // norm.cc
+Operand rms_norm_operand(const Kernels& kernels, ComputeType compute, const float* x,
+                         std::int64_t rows, std::int64_t width, const float* weight, float epsilon,
+                         float* out, float* inv_rms);
 void rms_norm_backward(const RowKernels& kernels, const ConstHeadsView& x, const float* inv_rms,
                        const float* weight, const ConstHeadsView& d_y, const HeadsView& d_x,
                        float* d_weight);

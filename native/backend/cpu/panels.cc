@@ -55,13 +55,14 @@ PanelView Panels::view(std::int64_t first, std::int64_t columns) const {
           columns};
 }
 
-PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from,
-                       std::int64_t stride, std::int64_t k, std::int64_t columns) {
+PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const Numbers& from, std::int64_t k,
+                       std::int64_t columns) {
+  const auto pack_right = from.rounded ? kernels.pack_right_rounded : kernels.pack_right;
   char* data = static_cast<char*>(scratch_bytes(slot, packed_bytes(kernels, k, columns)));
   pack_panels(kernels, k, columns, 32, data,
               [&](std::int64_t k0, std::int64_t elements, std::int64_t first, std::int64_t count,
                   std::int64_t padded, char* to) {
-                kernels.pack_right(from + k0 * stride + first, stride, elements, count, padded, to);
+                pack_right(from.at(kernels, k0, first), from.stride, elements, count, padded, to);
               });
   return {data, k, round_up(columns, kernels.width), 0, columns};
 }

@@ -10,6 +10,27 @@
 
 namespace hindsearch::cpu {
 
+// Numbers that an operand is made of, as they lie in memory: floats, or `rounded` as
+// GemmKernels::convert_rows writes them.
+struct Numbers {
+  const void* data;
+  std::int64_t stride;  // numbers from one line to the next
+  bool rounded = false;
+
+  const char* at(const GemmKernels& kernels, std::int64_t line, std::int64_t column) const {
+    const std::int64_t bytes = rounded ? kernels.left_bytes : std::int64_t{sizeof(float)};
+    return static_cast<const char*>(data) + (line * stride + column) * bytes;
+  }
+  // From that line on.
+  Numbers from(const GemmKernels& kernels, std::int64_t line) const {
+    return {at(kernels, line, 0), stride, rounded};
+  }
+};
+inline Numbers numbers_of(const GemmKernels& kernels, const Operand& x) {
+  if (!x.rounded) return {x.data, x.stride, false};
+  return {x.data, x.stride * std::int64_t{sizeof(float)} / kernels.left_bytes, true};
+}
+
 // Columns [first, first + columns) of a packed right operand.
 struct PanelView {
   const char* data;
@@ -38,10 +59,10 @@ class Panels {
   AlignedBytes memory_;
 };
 
-// Packs B given as [k, columns], rows `stride` apart, on all threads into that slot of the
-// calling thread; valid until the slot is used again.
-PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const float* from,
-                       std::int64_t stride, std::int64_t k, std::int64_t columns);
+// Packs B given as [k, columns] on all threads into that slot of the calling thread; valid until
+// the slot is used again.
+PanelView pack_scratch(const GemmKernels& kernels, Slot slot, const Numbers& from, std::int64_t k,
+                       std::int64_t columns);
 // Bytes of a packed right operand.
 std::size_t packed_bytes(const GemmKernels& kernels, std::int64_t k, std::int64_t columns);
 

@@ -137,34 +137,23 @@ inline void rope(const HeadsView& x, const std::int32_t* positions, const float*
   }
 }
 
-inline void silu_gate(const float* gate_up, std::int64_t width, float* out, std::int64_t begin,
-                      std::int64_t end) {
-  for (std::int64_t r = begin; r < end; ++r) {
-    const float* gate = gate_up + r * 2 * width;
-    const float* up = gate + width;
-    float* row = out + r * width;
-    for_blocks(width, [&](auto at) {
-      const F16 g = at(gate);
-      at.put(row, g * sigmoid(g) * at(up));
-    });
-  }
+inline void silu_gate(const float* gate_up, std::int64_t width, float* out) {
+  for_blocks(width, [&](auto at) {
+    const F16 g = at(gate_up);
+    at.put(out, g * sigmoid(g) * at(gate_up + width));
+  });
 }
 
-inline void silu_gate_backward(float* gate_up, float* d_out, std::int64_t width, std::int64_t begin,
-                               std::int64_t end) {
+inline void silu_gate_backward(const float* gate_up, const float* d_out, std::int64_t width,
+                               float* d_gate_up, float* out) {
   const F16 one = splat16(1);
-  for (std::int64_t r = begin; r < end; ++r) {
-    float* gate = gate_up + r * 2 * width;
-    float* up = gate + width;
-    float* d = d_out + r * width;
-    for_blocks(width, [&](auto at) {
-      const F16 g = at(gate), u = at(up), dy = at(d);
-      const F16 s = sigmoid(g);
-      at.put(gate, dy * u * s * fma(g, one - s, one));
-      at.put(up, dy * g * s);
-      at.put(d, g * s * u);
-    });
-  }
+  for_blocks(width, [&](auto at) {
+    const F16 g = at(gate_up), u = at(gate_up + width), dy = at(d_out);
+    const F16 s = sigmoid(g);
+    at.put(d_gate_up, dy * u * s * fma(g, one - s, one));
+    at.put(d_gate_up + width, dy * g * s);
+    at.put(out, g * s * u);
+  });
 }
 
 // A lane where z is NaN makes the sum NaN; one where z is -inf adds nothing.
@@ -202,11 +191,11 @@ inline void exponentials(const float* logits, std::int64_t n, float inverse_temp
   for_blocks(n, [&](auto at) { at.put(out, exp(at(logits) * scale - shift16)); });
 }
 
-inline void softmax_gradient(float* logits, std::int64_t n, float inverse_temperature,
-                             float log_sum, float factor) {
+inline void softmax_gradient(const float* logits, std::int64_t n, float inverse_temperature,
+                             float log_sum, float factor, float* out) {
   const F16 scale = splat16(inverse_temperature), shift = splat16(log_sum),
             minus = splat16(-factor);
-  for_blocks(n, [&](auto at) { at.put(logits, minus * exp(at(logits) * scale - shift)); });
+  for_blocks(n, [&](auto at) { at.put(out, minus * exp(at(logits) * scale - shift)); });
 }
 
 }  // namespace hindsearch::cpu::HINDSEARCH_ISA

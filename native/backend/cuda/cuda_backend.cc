@@ -57,6 +57,7 @@ class CudaBackend final : public Backend {
   std::int64_t padded_rows(std::int64_t sequences) const override {
     return cuda::padded_rows(sequences);
   }
+  std::int64_t rows_together(std::int64_t rows) const override { return rows; }
   void run(PassIndex& index, std::span<const void* const> key,
            const std::function<void()>& ops) override {
     static_cast<CudaPassIndex&>(index).graphs().run(context_, pass_of(index), key, ops);
@@ -86,6 +87,11 @@ class CudaBackend final : public Backend {
                 float* inv_rms) override {
     cuda::rms_norm(context_, x, weight, epsilon, y, inv_rms);
   }
+  Operand rms_norm_operand(const float* x, std::int64_t rows, std::int64_t width,
+                           const float* weight, float epsilon, float* out,
+                           float* inv_rms) override {
+    return cuda::rms_norm_operand(context_, x, rows, width, weight, epsilon, out, inv_rms);
+  }
   void rms_norm_backward(ConstHeadsView x, const float* inv_rms, const float* weight,
                          ConstHeadsView d_y, HeadsView d_x, float* d_weight) override {
     cuda::rms_norm_backward(context_, x, inv_rms, weight, d_y, d_x, d_weight);
@@ -98,16 +104,17 @@ class CudaBackend final : public Backend {
     static_cast<CudaMatrix&>(packed).fill(context_, weight);
   }
   bool frozen_matrices_packed() const override { return context_.compute == ComputeType::bf16; }
-  void linear(const float* x, std::int64_t rows, const PackedMatrix& weight, const float* bias,
-              float* y, bool accumulate) override {
-    cuda::linear(context_, x, rows, matrix_of(weight), bias, y, accumulate);
+  void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight, const Base& base,
+              float* y) override {
+    cuda::linear(context_, x, rows, matrix_of(weight), base, y);
   }
-  void linear_backward_input(const float* d_y, std::int64_t rows, const PackedMatrix& packed,
+  void linear_backward_input(const Operand& d_y, std::int64_t rows, const PackedMatrix& packed,
                              const float*, float* d_x, bool accumulate) override {
     cuda::linear_backward_input(context_, d_y, rows, matrix_of(packed), d_x, accumulate);
   }
-  void linear_backward_weight(const float* d_y, const float* x, std::int64_t rows, std::int64_t n,
-                              std::int64_t k, float* d_weight, float* d_bias) override {
+  void linear_backward_weight(const Operand& d_y, const Operand& x, std::int64_t rows,
+                              std::int64_t n, std::int64_t k, float* d_weight,
+                              float* d_bias) override {
     cuda::linear_backward_weight(context_, d_y, x, rows, n, k, d_weight, d_bias);
   }
 
@@ -115,12 +122,14 @@ class CudaBackend final : public Backend {
             bool inverse) override {
     cuda::rope(context_, x, pass_of(index).positions, cosines, sines, inverse);
   }
-  void silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width, float* out) override {
-    cuda::silu_gate(context_, gate_up, rows, width, out);
+  Operand silu_gate(const float* gate_up, std::int64_t rows, std::int64_t width,
+                    float* out) override {
+    return cuda::silu_gate(context_, gate_up, rows, width, out);
   }
-  void silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
-                          std::int64_t width) override {
+  GateGradient silu_gate_backward(float* gate_up, float* d_out, std::int64_t rows,
+                                  std::int64_t width) override {
     cuda::silu_gate_backward(context_, gate_up, d_out, rows, width);
+    return {as_operand(gate_up, 2 * width), as_operand(d_out, width)};
   }
 
   KvPages kv_pages(std::int32_t layers, std::int32_t heads, std::int32_t head_dim) const override {
@@ -150,15 +159,15 @@ class CudaBackend final : public Backend {
     cuda::head_log_probs(context_, hidden, rows, matrix_of(head), temperature, targets, log_probs,
                          log_sums, entropies);
   }
-  void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head,
-                     const float*, float temperature, const Token* targets, const float* log_sums,
-                     const float* g, float* d_hidden, float* d_weight) override {
+  void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head, const float*,
+                     float temperature, const Token* targets, const float* log_sums, const float* g,
+                     float* d_hidden, float* d_weight) override {
     cuda::head_backward(context_, hidden, rows, matrix_of(head), temperature, targets, log_sums, g,
                         d_hidden, d_weight);
   }
   void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {
-    linear(hidden, rows, head, nullptr, logits, false);
+    linear(as_operand(hidden, head.columns()), rows, head, {}, logits);
   }
   void sample(float* logits, std::int64_t rows, std::int64_t vocabulary, const Sampling* sampling,
               const double* uniforms, Token* tokens, float* log_probs) override {

@@ -1,5 +1,6 @@
-// The ops, one file each in ops/; arguments as in Backend unless a comment says otherwise. Pointers are on the
-// device but where a name begins with host_. Nothing waits for the device unless it says so.
+// The ops, one file each in ops/; arguments as in Backend unless a comment says otherwise. Pointers
+// are on the device but where a name begins with host_. Nothing waits for the device unless it says
+// so.
 //
 // "Recordable": may run inside a graph that is being recorded, so it takes working memory from the
 // workspace alone, reads nothing of the host and never waits.
@@ -14,9 +15,9 @@ namespace hindsearch::cuda {
 void zero(const Context& context, float* x, std::int64_t n);
 void add(const Context& context, const float* x, float* y, std::int64_t n);  // y += x
 void to_bf16(const Context& context, const float* x, bf16* y, std::int64_t n);
-// y[r, i] += bias[i], or = bias[i] where `overwrite`.
-void add_bias(const Context& context, const float* bias, float* y, std::int64_t rows,
-              std::int64_t width, bool overwrite);
+// y[r, i] = bias[i]
+void broadcast(const Context& context, const float* bias, float* y, std::int64_t rows,
+               std::int64_t width);
 // Adds the sums over rows of x[R, width] to out, in an order fixed by R alone. Not recordable.
 void column_sums(const Context& context, const float* x, std::int64_t rows, std::int64_t width,
                  float* out);
@@ -28,9 +29,13 @@ void gather(const Context& context, const Token* rows, std::int64_t count, const
 void scatter_add(const Context& context, const TokenRuns& runs, const float* d_out,
                  std::int64_t width, float* d_table);
 
-// norm.cu; the forward is recordable.
+// norm.cu; the forward is recordable. What is written for products alone is bf16 where
+// context.compute is.
 void rms_norm(const Context& context, const ConstHeadsView& x, const float* weight, float epsilon,
               const HeadsView& y, float* inv_rms);
+Operand rms_norm_operand(const Context& context, const float* x, std::int64_t rows,
+                         std::int64_t width, const float* weight, float epsilon, float* out,
+                         float* inv_rms);
 void rms_norm_backward(const Context& context, const ConstHeadsView& x, const float* inv_rms,
                        const float* weight, const ConstHeadsView& d_y, const HeadsView& d_x,
                        float* d_weight);
@@ -39,22 +44,34 @@ void rms_norm_backward(const Context& context, const ConstHeadsView& x, const fl
 void rope(const Context& context, const HeadsView& x, const std::int32_t* positions,
           const float* cosines, const float* sines, bool inverse);
 
-// gate.cu (the forward recordable)
-void silu_gate(const Context& context, const float* gate_up, std::int64_t rows, std::int64_t width,
-               float* out);
+// gate.cu; the forward is recordable, and writes as the norm does. The backward writes floats: a
+// row's gradient in bf16 does not fit beside what other threads have yet to read of it.
+Operand silu_gate(const Context& context, const float* gate_up, std::int64_t rows,
+                  std::int64_t width, float* out);
 void silu_gate_backward(const Context& context, float* gate_up, float* d_out, std::int64_t rows,
                         std::int64_t width);
 
-// linear.cc. `weight` [N, K] holds bf16 or float as context.compute says. linear is recordable.
+// linear.cc. `weight` [N, K] holds bf16 or float as context.compute says, and so do rounded
+// operands. linear is recordable.
 struct Matrix {
   const void* data;
   std::int64_t n, k;
 };
-void linear(const Context& context, const float* x, std::int64_t rows, const Matrix& weight,
-            const float* bias, float* y, bool accumulate);
-void linear_backward_input(const Context& context, const float* d_y, std::int64_t rows,
+// Rows of `width` numbers in memory of as many floats, as an op writes them for products: each in
+// half of its floats where they are bf16.
+struct Rounded {
+  bf16* data;
+  std::int64_t stride;  // of bf16
+  Operand operand() const { return {reinterpret_cast<const float*>(data), stride / 2, true}; }
+};
+inline Rounded rounded_rows(float* out, std::int64_t width) {
+  return {reinterpret_cast<bf16*>(out), ceil_div(width, 2) * 2};
+}
+void linear(const Context& context, const Operand& x, std::int64_t rows, const Matrix& weight,
+            const Base& base, float* y);
+void linear_backward_input(const Context& context, const Operand& d_y, std::int64_t rows,
                            const Matrix& weight, float* d_x, bool accumulate);
-void linear_backward_weight(const Context& context, const float* d_y, const float* x,
+void linear_backward_weight(const Context& context, const Operand& d_y, const Operand& x,
                             std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
                             float* d_bias);
 

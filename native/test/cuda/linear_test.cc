@@ -26,17 +26,21 @@ TEST(linear_matches_the_cpu) {
       const auto packed = cpu.pack(w.data(), n, k);
       const auto device_x = device.upload(x), device_bias = device.upload(bias);
       const DeviceMatrix weight = device.matrix(w, n, k);
-      for (const bool with_bias : {false, true}) {
-        for (const bool accumulate : {false, true}) {
-          Floats y = accumulate ? before : nothing;
-          const auto device_y = device.upload(y);
-          cpu.linear(x.data(), rows, *packed, with_bias ? bias.data() : nullptr, y.data(),
-                     accumulate);
-          cuda::linear(device.context(), device_x.data(), rows, weight.view(),
-                       with_bias ? device_bias.data() : nullptr, device_y.data(), accumulate);
-          CHECK(relative_error(device_y.download(), reference::widen(y)) <= tolerance(s.k));
-        }
-      }
+      const auto check = [&](const Base& base, const Base& device_base,
+                             const DeviceArray<float>& device_y) {
+        Floats y = nothing;
+        cpu.linear(as_operand(x.data(), k), rows, *packed, base, y.data());
+        cuda::linear(device.context(), as_operand(device_x.data(), k), rows, weight.view(),
+                     device_base, device_y.data());
+        CHECK(relative_error(device_y.download(), reference::widen(y)) <= tolerance(s.k));
+      };
+      const auto fresh = device.upload(nothing), in_place = device.upload(before),
+                 device_before = device.upload(before);
+      check({}, {}, fresh);
+      check(bias_of(bias.data()), bias_of(device_bias.data()), fresh);
+      check(rows_of(before.data()), rows_of(device_before.data()), fresh);
+      check(rows_of(before.data()), rows_of(in_place.data()), in_place);
+      CHECK(same_bits(device_before.download(), before));
       CHECK(same_bits(device_x.download(), x));
     }
   });
@@ -57,19 +61,20 @@ TEST(linear_backward_matches_the_cpu) {
         Floats d_x =
             accumulate ? before : Floats(before.size(), std::numeric_limits<float>::quiet_NaN());
         const auto device_d_x = device.upload(d_x);
-        cpu.linear_backward_input(d_y.data(), rows, *packed, w.data(), d_x.data(), accumulate);
-        cuda::linear_backward_input(device.context(), device_d_y.data(), rows, weight.view(),
-                                    device_d_x.data(), accumulate);
+        cpu.linear_backward_input(as_operand(d_y.data(), n), rows, *packed, w.data(), d_x.data(),
+                                  accumulate);
+        cuda::linear_backward_input(device.context(), as_operand(device_d_y.data(), n), rows,
+                                    weight.view(), device_d_x.data(), accumulate);
         CHECK(relative_error(device_d_x.download(), reference::widen(d_x)) <= tolerance(s.n));
       }
       for (const bool with_bias : {false, true}) {
         Floats d_weight = d_weight_before, d_bias = d_bias_before;
         const auto device_d_weight = device.upload(d_weight), device_d_bias = device.upload(d_bias);
-        cpu.linear_backward_weight(d_y.data(), x.data(), rows, n, k, d_weight.data(),
-                                   with_bias ? d_bias.data() : nullptr);
-        cuda::linear_backward_weight(device.context(), device_d_y.data(), device_x.data(), rows, n,
-                                     k, device_d_weight.data(),
-                                     with_bias ? device_d_bias.data() : nullptr);
+        cpu.linear_backward_weight(as_operand(d_y.data(), n), as_operand(x.data(), k), rows, n, k,
+                                   d_weight.data(), with_bias ? d_bias.data() : nullptr);
+        cuda::linear_backward_weight(
+            device.context(), as_operand(device_d_y.data(), n), as_operand(device_x.data(), k),
+            rows, n, k, device_d_weight.data(), with_bias ? device_d_bias.data() : nullptr);
         CHECK(relative_error(device_d_weight.download(), reference::widen(d_weight)) <=
               tolerance(s.rows));
         CHECK(relative_error(device_d_bias.download(), reference::widen(d_bias)) <=
@@ -84,10 +89,50 @@ TEST(no_rows_leave_a_linear_layer_alone) {
   for_compute_types([](const DeviceCase& device, Backend&) {
     const DeviceMatrix weight = device.matrix(normal(6, 1), 3, 2);
     const auto x = device.upload(Floats{1, 2, 3, 4, 5, 6});
-    cuda::linear(device.context(), x.data(), 0, weight.view(), x.data(), x.data(), false);
-    cuda::linear_backward_input(device.context(), x.data(), 0, weight.view(), x.data(), false);
-    cuda::linear_backward_weight(device.context(), x.data(), x.data(), 0, 3, 2, x.data(), x.data());
+    const Operand none = as_operand(x.data(), 2);
+    cuda::linear(device.context(), none, 0, weight.view(), bias_of(x.data()), x.data());
+    cuda::linear_backward_input(device.context(), none, 0, weight.view(), x.data(), false);
+    cuda::linear_backward_weight(device.context(), none, none, 0, 3, 2, x.data(), x.data());
     CHECK(same_bits(x.download(), Floats{1, 2, 3, 4, 5, 6}));
+  });
+}
+
+// What an op wrote for products is to them what it would have been as floats: a product with the
+// one matrix shows the numbers, which floats are rounded to as well.
+TEST(operands_are_rounded_as_products_round) {
+  for_compute_types([](const DeviceCase& device, Backend&) {
+    for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {3, 7}, {33, 12}, {257, 33}, {5, 1028}}) {
+      const auto count = static_cast<std::size_t>(rows * width);
+      const auto square = static_cast<std::size_t>(width * width);
+      Floats one(square, 0.0f);
+      for (std::size_t i = 0; i < square; i += static_cast<std::size_t>(width) + 1) one[i] = 1;
+      const DeviceMatrix identity = device.matrix(one, width, width);
+      const auto shown = [&](const Operand& x) {
+        const auto y = device.floats(count);
+        cuda::linear(device.context(), x, rows, identity.view(), {}, y.data());
+        return y.download();
+      };
+      const auto x = device.upload(normal(2 * count, 1)), weight = device.upload(normal(count, 2)),
+                 out = device.floats(count), floats = device.floats(count),
+                 inv = device.floats(static_cast<std::size_t>(rows)),
+                 other = device.floats(inv.size());
+      const Operand normed = cuda::rms_norm_operand(device.context(), x.data(), rows, width,
+                                                    weight.data(), 1e-6f, out.data(), inv.data());
+      CHECK_EQ(normed.rounded, device.compute() == ComputeType::bf16);
+      const Floats norm = shown(normed);
+      cuda::rms_norm(device.context(), {x.data(), rows, 1, width, width}, weight.data(), 1e-6f,
+                     {floats.data(), rows, 1, width, width}, other.data());
+      CHECK(same_bits(norm, shown(as_operand(floats.data(), width))));
+      CHECK(same_bits(inv.download(), other.download()));
+
+      // The backward leaves the gate's result as floats.
+      const auto again = device.upload(normal(count, 3)), gates = device.upload(x.download());
+      const Floats gated =
+          shown(cuda::silu_gate(device.context(), x.data(), rows, width, out.data()));
+      cuda::silu_gate_backward(device.context(), gates.data(), again.data(), rows, width);
+      CHECK(same_bits(gated, shown(as_operand(again.data(), width))));
+    }
   });
 }
 

@@ -202,9 +202,9 @@ describe("what the engine holds is what was estimated", () => {
     decoder.submit(randomTokens(90, 2), { maxNewTokens: 1 });
     for (let stopped = 0; stopped < 1; ) stopped += (await decoder.next()).length;
     await policy.gradientNorm(); // a call after which the model's bytes are counted again
-    expect(policy.bytes).toBe(held + decodeWorkspaceBytes(config, sizes.prefillTokens));
+    expect(policy.bytes).toBe(held + decodeWorkspaceBytes(policy, sizes.prefillTokens));
     expect(parts.decoder).toBe(
-      logits + offsets + decodeWorkspaceBytes(config, sizes.prefillTokens + sizes.maxBatch),
+      logits + offsets + decodeWorkspaceBytes(policy, sizes.prefillTokens + sizes.maxBatch),
     );
   });
 
@@ -212,7 +212,7 @@ describe("what the engine holds is what was estimated", () => {
     using policy = await smallPolicy("qwen3", {}, vocabulary);
     const sequences = [0, 1, 2].map((seed) => ({ tokens: randomTokens(31, seed) }));
     await policy.score(sequences);
-    const slabs = scoringSlabs(policy.config, { rows: 90, longest: 30 });
+    const slabs = scoringSlabs(policy, { rows: 90, longest: 30 });
     expect(engine.memory.keptBytes).toBe(total(slabs) + headSlab(policy.config, 90, false));
   });
 
@@ -221,7 +221,7 @@ describe("what the engine holds is what was estimated", () => {
     for (const length of [101, 121, 141, 161]) {
       await policy.score([{ tokens: randomTokens(length, 3) }]);
       const rows = length - 1;
-      const slabs = total(scoringSlabs(policy.config, { rows, longest: rows }));
+      const slabs = total(scoringSlabs(policy, { rows, longest: rows }));
       // A set of buffers for every length would be three times as much in the end.
       expect(engine.memory.keptBytes - slabs).toBeLessThan(0.2 * slabs);
     }

@@ -44,19 +44,12 @@ __global__ void __launch_bounds__(kThreads)
 
 // Block b works on piece b % pieces of row b / pieces.
 __global__ void __launch_bounds__(kThreads)
-    add_bias_kernel(const float* bias, float* y, std::int64_t width, unsigned pieces,
-                    bool overwrite, bool whole) {
+    broadcast_kernel(const float* bias, float* y, std::int64_t width, unsigned pieces, bool whole) {
   const std::int64_t i = (std::int64_t{blockIdx.x % pieces} * kThreads + threadIdx.x) * kQuad;
   const std::int64_t left = width - i;
   if (left <= 0) return;
-  float* to = y + std::int64_t{blockIdx.x / pieces} * width + i;
-  Quad sum = load_quad(bias + i, left, whole);
-  if (!overwrite) {
-    const Quad before = load_quad(to, left, whole);
-#pragma unroll
-    for (int c = 0; c < kQuad; ++c) sum.at[c] += before.at[c];
-  }
-  store_quad(to, left, whole, sum);
+  store_quad(y + std::int64_t{blockIdx.x / pieces} * width + i, left, whole,
+             load_quad(bias + i, left, whole));
 }
 
 // Columns and rows that a block sums side by side.
@@ -118,11 +111,11 @@ void to_bf16(const Context& context, const float* x, bf16* y, std::int64_t n) {
          whole_quads({}, {x, y}));
 }
 
-void add_bias(const Context& context, const float* bias, float* y, std::int64_t rows,
-              std::int64_t width, bool overwrite) {
+void broadcast(const Context& context, const float* bias, float* y, std::int64_t rows,
+               std::int64_t width) {
   const std::int64_t pieces = ceil_div(width, kThreads * kQuad);
-  launch(context.stream, add_bias_kernel, dim3(static_cast<unsigned>(rows * pieces)), kThreads, 0,
-         bias, y, width, pieces, overwrite, whole_quads({width}, {bias, y}));
+  launch(context.stream, broadcast_kernel, dim3(static_cast<unsigned>(rows * pieces)), kThreads, 0,
+         bias, y, width, pieces, whole_quads({width}, {bias, y}));
 }
 
 void column_sums(const Context& context, const float* x, std::int64_t rows, std::int64_t width,

@@ -19,9 +19,10 @@ __device__ __forceinline__ Place place(unsigned pieces) {
           (std::int64_t{blockIdx.x % pieces} * kThreads + threadIdx.x) * kQuad};
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    silu_gate_kernel(const float* gate_up, std::int64_t width, float* out, unsigned pieces,
-                     bool whole) {
+    silu_gate_kernel(const float* gate_up, std::int64_t width, T* out, std::int64_t out_stride,
+                     unsigned pieces, bool whole) {
   const auto [row, i] = place(pieces);
   const std::int64_t left = width - i;
   if (left <= 0) return;
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   Quad y;
 #pragma unroll
   for (int c = 0; c < kQuad; ++c) y.at[c] = gate.at[c] * sigmoid(gate.at[c]) * up.at[c];
-  store_quad(out + row * width + i, left, whole, y);
+  store_quad(out + row * out_stride + i, left, whole, y);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -58,13 +59,26 @@ __global__ void __launch_bounds__(kThreads)
 
 std::int64_t pieces_of(std::int64_t width) { return ceil_div(width, kThreads * kQuad); }
 
+template <class T>
+void launch_silu_gate(const Context& context, const float* gate_up, std::int64_t rows,
+                      std::int64_t width, T* out, std::int64_t out_stride) {
+  const std::int64_t pieces = pieces_of(width);
+  launch(context.stream, silu_gate_kernel<T>, dim3(static_cast<unsigned>(rows * pieces)), kThreads,
+         0, gate_up, width, out, out_stride, pieces,
+         whole_quads({width, out_stride}, {gate_up, out}));
+}
+
 }  // namespace
 
-void silu_gate(const Context& context, const float* gate_up, std::int64_t rows, std::int64_t width,
-               float* out) {
-  const std::int64_t pieces = pieces_of(width);
-  launch(context.stream, silu_gate_kernel, dim3(static_cast<unsigned>(rows * pieces)), kThreads, 0,
-         gate_up, width, out, pieces, whole_quads({width}, {gate_up, out}));
+Operand silu_gate(const Context& context, const float* gate_up, std::int64_t rows,
+                  std::int64_t width, float* out) {
+  if (context.compute == ComputeType::f32) {
+    launch_silu_gate(context, gate_up, rows, width, out, width);
+    return as_operand(out, width);
+  }
+  const Rounded y = rounded_rows(out, width);
+  launch_silu_gate(context, gate_up, rows, width, y.data, y.stride);
+  return y.operand();
 }
 
 void silu_gate_backward(const Context& context, float* gate_up, float* d_out, std::int64_t rows,

@@ -113,7 +113,7 @@ class Chunks {
   float* logits() const { return logits_.data(); }
   std::int64_t stride() const { return stride_; }
   const Token* targets() const { return targets_.data(); }
-  Operand hidden_operand() const { return {operand_, head_.k}; }
+  Factor hidden_operand() const { return {operand_, head_.k}; }
 
  private:
   static std::int64_t rows_of(std::int64_t stride) {
@@ -160,7 +160,7 @@ void head_backward(const Context& context, const float* hidden, std::int64_t row
   Chunks chunks(context, hidden, rows, head, host_targets);
   // A row of bf16 is as far from the next as the row of floats that it was made of.
   const std::int64_t stride = narrow ? 2 * chunks.stride() : chunks.stride();
-  const Operand d_logits{chunks.logits(), stride}, transposed{chunks.logits(), stride, true},
+  const Factor d_logits{chunks.logits(), stride}, transposed{chunks.logits(), stride, true},
       weight{head.data, head.k};
   chunks.each([&](std::int64_t first, std::int64_t count) {
     launch(context.stream, narrow ? gradient_kernel<bf16> : gradient_kernel<float>,

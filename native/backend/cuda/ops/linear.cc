@@ -4,44 +4,54 @@
 namespace hindsearch::cuda {
 namespace {
 
-// Activations as an operand of a product: as they are, or as bf16 in `slot`.
-const void* operand(const Context& context, const float* x, std::int64_t n, Slot slot) {
-  if (context.compute == ComputeType::f32) return x;
-  bf16* rounded = context.workspace.take<bf16>(slot, n);
-  to_bf16(context, x, rounded, n);
-  return rounded;
+// Rows of `width` numbers as a factor of a product: as they are, or as bf16 in `slot`.
+Factor factor(const Context& context, const Operand& x, std::int64_t rows, std::int64_t width,
+              Slot slot) {
+  if (context.compute == ComputeType::f32) return {x.data, x.stride};
+  if (x.rounded) return {x.data, 2 * x.stride};
+  bf16* const rounded = context.workspace.take<bf16>(slot, rows * width);
+  to_bf16(context, x.data, rounded, rows * width);
+  return {rounded, width};
+}
+Factor transposed(Factor x) {
+  x.transposed = true;
+  return x;
 }
 
 }  // namespace
 
-void linear(const Context& context, const float* x, std::int64_t rows, const Matrix& weight,
-            const float* bias, float* y, bool accumulate) {
+void linear(const Context& context, const Operand& x, std::int64_t rows, const Matrix& weight,
+            const Base& base, float* y) {
   if (rows == 0) return;
   const std::int64_t n = weight.n, k = weight.k;
-  // The product adds to what is there, so the bias costs one write of y and no read.
-  if (bias) add_bias(context, bias, y, rows, n, !accumulate);
-  context.cublas.multiply(context.compute, rows, n, k,
-                          {operand(context, x, rows * k, Slot::left), k}, {weight.data, k, true}, y,
-                          n, accumulate || bias);
+  // The product adds to what is there, so a bias costs one write of y and no read.
+  if (base.data && !base.rows) {
+    broadcast(context, base.data, y, rows, n);
+  } else if (base.data && base.data != y) {
+    check(cudaMemcpyAsync(y, base.data, static_cast<std::size_t>(rows * n) * sizeof(float),
+                          cudaMemcpyDeviceToDevice, context.stream),
+          "a copy on the device");
+  }
+  context.cublas.multiply(context.compute, rows, n, k, factor(context, x, rows, k, Slot::left),
+                          {weight.data, k, true}, y, n, base.data != nullptr);
 }
 
-void linear_backward_input(const Context& context, const float* d_y, std::int64_t rows,
+void linear_backward_input(const Context& context, const Operand& d_y, std::int64_t rows,
                            const Matrix& weight, float* d_x, bool accumulate) {
   if (rows == 0) return;
   const std::int64_t n = weight.n, k = weight.k;
-  context.cublas.multiply(context.compute, rows, k, n,
-                          {operand(context, d_y, rows * n, Slot::left), n}, {weight.data, k}, d_x,
-                          k, accumulate);
+  context.cublas.multiply(context.compute, rows, k, n, factor(context, d_y, rows, n, Slot::left),
+                          {weight.data, k}, d_x, k, accumulate);
 }
 
-void linear_backward_weight(const Context& context, const float* d_y, const float* x,
+void linear_backward_weight(const Context& context, const Operand& d_y, const Operand& x,
                             std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
                             float* d_bias) {
   if (rows == 0) return;
   context.cublas.multiply(context.compute, n, k, rows,
-                          {operand(context, d_y, rows * n, Slot::left), n, true},
-                          {operand(context, x, rows * k, Slot::right), k}, d_weight, k, true);
-  if (d_bias) column_sums(context, d_y, rows, n, d_bias);
+                          transposed(factor(context, d_y, rows, n, Slot::left)),
+                          factor(context, x, rows, k, Slot::right), d_weight, k, true);
+  if (d_bias) column_sums(context, d_y.data, rows, n, d_bias);
 }
 
 }  // namespace hindsearch::cuda

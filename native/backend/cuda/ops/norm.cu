@@ -50,10 +50,11 @@ __device__ __forceinline__ auto* row_of(const View& view, std::int32_t item) {
   return view.data + (item / heads) * view.row_stride + (item % heads) * view.width;
 }
 
-template <bool kWhole>
+// y has the heads of x, and rows `y_stride` of T apart.
+template <class T, bool kWhole>
 __global__ void __launch_bounds__(kMostThreads)
-    rms_norm_kernel(ConstHeadsView x, const float* weight, float epsilon, HeadsView y,
-                    float* inv_rms, Groups groups, std::int32_t items) {
+    rms_norm_kernel(ConstHeadsView x, const float* weight, float epsilon, T* y,
+                    std::int64_t y_stride, float* inv_rms, Groups groups, std::int32_t items) {
   const int lane = static_cast<int>(threadIdx.x) % groups.threads;
   const std::int32_t item = static_cast<std::int32_t>(blockIdx.x) * groups.count +
                             static_cast<std::int32_t>(threadIdx.x) / groups.threads;
@@ -71,7 +72,8 @@ __global__ void __launch_bounds__(kMostThreads)
   squares = group_sum(squares, groups.threads, dynamic_shared<float>());
   if (!present) return;
   const float inv = 1 / sqrtf(squares / static_cast<float>(width) + epsilon);
-  float* to = row_of(y, item);
+  const auto heads = static_cast<std::int32_t>(x.heads);
+  T* const to = y + (item / heads) * y_stride + (item % heads) * x.width;
 #pragma unroll 4
   for (std::int64_t i = lane * kQuad; i < width; i += step) {
     const Quad scale = load_quad(weight + i, width - i, kWhole);
@@ -161,16 +163,35 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
+template <class T>
+void launch_rms_norm(const Context& context, const ConstHeadsView& x, const float* weight,
+                     float epsilon, T* y, std::int64_t y_stride, float* inv_rms) {
+  const Groups groups = groups_for(x.width);
+  const std::int64_t items = x.rows * x.heads;
+  const bool whole = whole_quads({x.width, x.row_stride, y_stride}, {x.data, y, weight});
+  launch(context.stream, whole ? rms_norm_kernel<T, true> : rms_norm_kernel<T, false>,
+         dim3(static_cast<unsigned>(ceil_div(items, groups.count))), groups.threads * groups.count,
+         kWarp * sizeof(float), x, weight, epsilon, y, y_stride, inv_rms, groups, items);
+}
+
 }  // namespace
 
 void rms_norm(const Context& context, const ConstHeadsView& x, const float* weight, float epsilon,
               const HeadsView& y, float* inv_rms) {
-  const Groups groups = groups_for(x.width);
-  const std::int64_t items = x.rows * x.heads;
-  const bool whole = whole_quads({x.width, x.row_stride, y.row_stride}, {x.data, y.data, weight});
-  launch(context.stream, whole ? rms_norm_kernel<true> : rms_norm_kernel<false>,
-         dim3(static_cast<unsigned>(ceil_div(items, groups.count))), groups.threads * groups.count,
-         kWarp * sizeof(float), x, weight, epsilon, y, inv_rms, groups, items);
+  launch_rms_norm(context, x, weight, epsilon, y.data, y.row_stride, inv_rms);
+}
+
+Operand rms_norm_operand(const Context& context, const float* x, std::int64_t rows,
+                         std::int64_t width, const float* weight, float epsilon, float* out,
+                         float* inv_rms) {
+  const ConstHeadsView view{x, rows, 1, width, width};
+  if (context.compute == ComputeType::f32) {
+    launch_rms_norm(context, view, weight, epsilon, out, width, inv_rms);
+    return as_operand(out, width);
+  }
+  const Rounded y = rounded_rows(out, width);
+  launch_rms_norm(context, view, weight, epsilon, y.data, y.stride, inv_rms);
+  return y.operand();
 }
 
 void rms_norm_backward(const Context& context, const ConstHeadsView& x, const float* inv_rms,

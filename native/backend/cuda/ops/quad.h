@@ -47,5 +47,17 @@ __device__ __forceinline__ void store_quad(float* p, std::int64_t left, bool who
     if (c < left) p[c] = x.at[c];
   }
 }
+// Rounded; whole quads of it are 8 bytes.
+__device__ __forceinline__ void store_quad(bf16* p, std::int64_t left, bool whole, const Quad& x) {
+  if (whole) {
+    *reinterpret_cast<uint2*>(p) =
+        make_uint2(pack_bf16(x.at[0], x.at[1]), pack_bf16(x.at[2], x.at[3]));
+    return;
+  }
+#pragma unroll
+  for (int c = 0; c < kQuad; ++c) {
+    if (c < left) p[c] = to_bf16(x.at[c]);
+  }
+}
 
 }  // namespace hindsearch::cuda

@@ -60,13 +60,13 @@ Cublas::Cublas(cudaStream_t stream) : state_(std::make_unique<State>()) {
 Cublas::~Cublas() = default;
 
 void Cublas::multiply(ComputeType type, std::int64_t m, std::int64_t n, std::int64_t k,
-                      const Operand& a, const Operand& b, float* c, std::int64_t c_stride,
+                      const Factor& a, const Factor& b, float* c, std::int64_t c_stride,
                       bool accumulate) const {
   if (m == 0 || n == 0) return;
   const bool bf16 = type == ComputeType::bf16;
   const int element = bf16 ? kBfloat16 : kFloat32;
   const float alpha = 1, beta = accumulate ? 1.0f : 0.0f;
-  const auto operation = [](const Operand& x) { return x.transposed ? kTransposed : kPlain; };
+  const auto operation = [](const Factor& x) { return x.transposed ? kTransposed : kPlain; };
   // cuBLAS reads columns where we have rows, so it sees every matrix transposed: c^T = b^T a^T.
   state_->check(state_->library.api.gemm(
                     state_->library.handle, operation(b), operation(a), to_int(n, "the width"),

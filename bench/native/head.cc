@@ -43,7 +43,11 @@ void run(ComputeType compute, std::int64_t tokens) {
   for (std::size_t i = 0; i < weight.size(); ++i)
     weight[i] = static_cast<float>(i * 2654435761u % 1024) / 16384.0f - 0.03f;
   const auto head = backend->pack(weight.data(), kVocabulary, kWidth);
-  auto hidden = vector(tokens * kWidth, 0.5f), d_hidden = vector(tokens * kWidth, 0);
+  auto states = vector(tokens * kWidth, 0.5f), hidden = states,
+       d_hidden = vector(tokens * kWidth, 0);
+  const auto norm = vector(kWidth, 0.5f);
+  const Operand normed = backend->rms_norm_operand(states.data(), tokens, kWidth, norm.data(),
+                                                   1e-6f, hidden.data(), nullptr);
   auto log_probs = vector(tokens, 0), log_sums = log_probs, g = vector(tokens, -1e-3f);
   std::vector<Token> targets(static_cast<std::size_t>(tokens));
   for (std::size_t i = 0; i < targets.size(); ++i)
@@ -55,20 +59,20 @@ void run(ComputeType compute, std::int64_t tokens) {
   reset_peak();
   const double before = process_bytes("VmRSS");
   const double forward = seconds([&] {
-    backend->head_log_probs(hidden.data(), tokens, *head, 1, targets.data(), log_probs.data(),
+    backend->head_log_probs(normed, tokens, *head, 1, targets.data(), log_probs.data(),
                             log_sums.data(), nullptr);
   });
   const double backward = seconds([&] {
-    backend->head_backward(hidden.data(), tokens, *head, weight.data(), 1, targets.data(),
-                           log_sums.data(), g.data(), d_hidden.data(), d_weight.data());
+    backend->head_backward(normed, tokens, *head, weight.data(), 1, targets.data(), log_sums.data(),
+                           g.data(), d_hidden.data(), d_weight.data());
   });
   const double extra = process_bytes("VmHWM") - before;
 
   auto logits = vector(kPlainRows * kVocabulary, 0);
   const double product = seconds([&] {
     for (std::int64_t first = 0; first < tokens; first += kPlainRows) {
-      backend->linear(as_operand(hidden.data() + first * kWidth, kWidth), kPlainRows, *head, {},
-                      logits.data());
+      const Operand rows{normed.data + first * normed.stride, normed.stride, normed.rounded};
+      backend->linear(rows, kPlainRows, *head, {}, logits.data());
     }
   });
   std::printf(

@@ -1,13 +1,12 @@
 // The same products by oneDNN, weights in the layout that it asks for. Activations are handed over
-// in the type of the weights, so it rounds nothing in the timed call, where we do.
+// in the type of the weights, as ours are.
 //
 //   OMP_NUM_THREADS=<threads> onednn_bench <threads> <f32|bf16> [part of a shape's name]
 #include <algorithm>
 #include <cstdlib>
+#include <dnnl.hpp>
 #include <string>
 #include <vector>
-
-#include <dnnl.hpp>
 
 #include "bench/native/gemm_cells.h"
 #include "native/core/thread_pool.h"

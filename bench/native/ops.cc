@@ -89,7 +89,10 @@ void run(ComputeType compute) {
     const auto name = [&](const char* what) {
       return names.emplace_back(std::string(l.name) + what).c_str();
     };
-    const Operand in = as_operand(l.in->data(), l.k), d_result = as_operand(l.result->data(), l.n);
+    std::vector<float> rounded(l.in->size()), ones(static_cast<std::size_t>(l.k), 1.0f);
+    const Operand in = backend->rms_norm_operand(l.in->data(), rows, l.k, ones.data(), 1e-6f,
+                                                 rounded.data(), nullptr);
+    const Operand d_result = as_operand(l.result->data(), l.n);
     time(name(" forward"), kLayers,
          [&] { backend->linear(in, rows, *packed, {}, l.result->data()); });
     auto d_in = *l.in;
@@ -127,12 +130,12 @@ void run(ComputeType compute) {
        [&] { backend->embed_backward(*index, x.data(), kWidth, d_weight.data()); });
   const auto head = backend->pack(weight.data(), kVocabulary, kWidth);
   time("head_log_probs", 1, [&] {
-    backend->head_log_probs(x.data(), rows, *head, 1, tokens.data(), log_probs.data(),
-                            log_sums.data(), nullptr);
+    backend->head_log_probs(as_operand(x.data(), kWidth), rows, *head, 1, tokens.data(),
+                            log_probs.data(), log_sums.data(), nullptr);
   });
   time("head_backward", 1, [&] {
-    backend->head_backward(x.data(), rows, *head, weight.data(), 1, tokens.data(), log_sums.data(),
-                           g.data(), d_x.data(), d_weight.data());
+    backend->head_backward(as_operand(x.data(), kWidth), rows, *head, weight.data(), 1,
+                           tokens.data(), log_sums.data(), g.data(), d_x.data(), d_weight.data());
   });
   time("add", 2 * kLayers, [&] { backend->add(x.data(), y.data(), rows * kWidth); });
 

@@ -71,7 +71,7 @@ struct ConstHeadsView {
 // when it is written, and not by each of them: `rounded` rows are in a form of the backend's own.
 struct Operand {
   const float* data;
-  std::int64_t stride;  // floats from one row to the next
+  std::int64_t stride;  // floats from one row to the next; K where it is not rounded
   bool rounded;
 };
 inline Operand as_operand(const float* x, std::int64_t width) { return {x, width, false}; }
@@ -186,7 +186,7 @@ class Backend {
   // Backward adds to d_x and to d_weight. ---
   virtual void rms_norm(ConstHeadsView x, const float* weight, float epsilon, HeadsView y,
                         float* inv_rms) = 0;
-  // The same of x [R, C] for products alone, in `out` [R, C].
+  // The same of x [R, C] for products alone, in `out` [R, C], which is not x.
   virtual Operand rms_norm_operand(const float* x, std::int64_t rows, std::int64_t width,
                                    const float* weight, float epsilon, float* out,
                                    float* inv_rms) = 0;
@@ -236,9 +236,10 @@ class Backend {
                            std::int32_t head_dim) const = 0;
   virtual void write_kv(ConstHeadsView keys, ConstHeadsView values, const PassIndex& index,
                         const KvPages& pages, std::int32_t layer) = 0;
-  // out[R, H*D]; statistics [R, H, 2] = (maximum, sum of exponentials), may be null.
-  virtual void attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
-                         std::int32_t layer, float scale, float* out, float* statistics) = 0;
+  // out[R, H*D]; statistics [R, H, 2] = (maximum, sum of exponentials). Both stay floats for the
+  // backward; where statistics are null there will be none, and out is for products alone.
+  virtual Operand attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
+                            std::int32_t layer, float scale, float* out, float* statistics) = 0;
   // For sequences without past. Overwrites d_queries, d_keys, d_values.
   virtual void attention_backward(ConstHeadsView queries, const PassIndex& index,
                                   const KvPages& pages, std::int32_t layer, float scale,
@@ -250,17 +251,17 @@ class Backend {
   // never held. All log-probs are of softmax(logits / temperature). ---
   // log_probs[R] of targets[R], log_sums[R] (of logits / temperature), entropies[R] in nats (may be
   // null). The per-row arithmetic is that of `sample`.
-  virtual void head_log_probs(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  virtual void head_log_probs(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                               float temperature, const Token* targets, float* log_probs,
                               float* log_sums, float* entropies) = 0;
   // g[R] = dL/dlogprob. d_hidden[R, C] is overwritten, d_weight[V, C] is added to:
   // dlogits = g * (onehot(target) - softmax(logits / temperature)) / temperature.
-  virtual void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  virtual void head_backward(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                              const float* weight, float temperature, const Token* targets,
                              const float* log_sums, const float* g, float* d_hidden,
                              float* d_weight) = 0;
   // All logits [R, V] of a few rows, unscaled.
-  virtual void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  virtual void head_logits(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                            float* logits) = 0;
   // Draws one token a row from logits [R, V] (overwritten) with uniform numbers in [0, 1).
   // log_probs are of the distribution drawn from; for greedy rows of the untruncated distribution

@@ -30,11 +30,10 @@ void attention_forward(const Network& network, const PassRows& pass, std::int32_
   }
   backend.rope(heads.qk, pass.index, network.cosines, network.sines, false);
   backend.write_kv(heads.k, heads.v, pass.index, pass.pages, pass.page_layer(l));
-  backend.attention(heads.q, pass.index, pass.pages, pass.page_layer(l),
-                    1 / std::sqrt(static_cast<float>(config.head_dim)), tape.attention,
-                    tape.statistics);
-  backend.linear(as_operand(tape.attention, network.query_width()), rows, *packed.o, rows_of(x),
-                 middle);
+  const Operand attention = backend.attention(heads.q, pass.index, pass.pages, pass.page_layer(l),
+                                              1 / std::sqrt(static_cast<float>(config.head_dim)),
+                                              tape.attention, tape.statistics);
+  backend.linear(attention, rows, *packed.o, rows_of(x), middle);
 }
 
 // Rows [first, first + rows) of the MLP's widest result, to `gate_up`.

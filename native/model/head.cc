@@ -9,23 +9,23 @@ namespace hindsearch {
 namespace {
 
 // Rows between two looks at the cancel flag: with a large vocabulary the head takes longer than any
-// layer. The CPU's head works through no more rows at a time itself, so nothing gets slower.
+// layer. The CPU's head works through about as many at a time itself, so nothing gets slower.
 constexpr std::int64_t kRows = 960;
 
 }  // namespace
 
-void final_norm(const Network& network, const float* x, std::int64_t n, float* hidden,
-                float* inv_rms) {
-  const std::int64_t width = network.config.hidden;
-  network.backend.rms_norm(rows_view(x, n, width), network.weight(network.layout.final_norm()),
-                           network.config.rms_epsilon, rows_view(hidden, n, width), inv_rms);
+Operand final_norm(const Network& network, const float* x, std::int64_t n, float* hidden,
+                   float* inv_rms) {
+  return network.backend.rms_norm_operand(x, n, network.config.hidden,
+                                          network.weight(network.layout.final_norm()),
+                                          network.config.rms_epsilon, hidden, inv_rms);
 }
 
-void gather_normed(const Network& network, const float* x, std::span<const std::int32_t> rows,
-                   float* gathered, float* hidden, float* inv_rms) {
+Operand gather_normed(const Network& network, const float* x, std::span<const std::int32_t> rows,
+                      float* gathered, float* hidden, float* inv_rms) {
   const auto n = static_cast<std::int64_t>(rows.size());
   network.backend.gather(rows.data(), n, x, network.config.hidden, gathered);
-  final_norm(network, gathered, n, hidden, inv_rms);
+  return final_norm(network, gathered, n, hidden, inv_rms);
 }
 
 HeadScores head_forward(const Network& network, const float* x, const ScoredRows& scored,
@@ -37,8 +37,9 @@ HeadScores head_forward(const Network& network, const float* x, const ScoredRows
   scores.log_sums.resize(static_cast<std::size_t>(n));
   if (entropies) scores.entropies.resize(static_cast<std::size_t>(n));
   Backend& backend = network.backend;
-  float *hidden, *log_probs, *log_sums, *entropy = nullptr;
+  float *gathered, *hidden, *log_probs, *log_sums, *entropy = nullptr;
   Slab slab;
+  slab.add(gathered, most * network.config.hidden);
   slab.add(hidden, most * network.config.hidden);
   slab.add(log_probs, most);
   slab.add(log_sums, most);
@@ -49,9 +50,9 @@ HeadScores head_forward(const Network& network, const float* x, const ScoredRows
     check_cancelled(cancel, call);
     const std::int64_t count = std::min(kRows, n - first);
     const auto at = static_cast<std::size_t>(first);
-    gather_normed(network, x, std::span(scored.rows).subspan(at, static_cast<std::size_t>(count)),
-                  hidden, hidden, nullptr);
-    backend.head_log_probs(hidden, count, *network.weights.head, temperature,
+    const auto rows = std::span(scored.rows).subspan(at, static_cast<std::size_t>(count));
+    const Operand normed = gather_normed(network, x, rows, gathered, hidden, nullptr);
+    backend.head_log_probs(normed, count, *network.weights.head, temperature,
                            scored.targets.data() + first, log_probs, log_sums, entropy);
     backend.download(log_probs, scores.log_probs.data() + first, count);
     backend.download(log_sums, scores.log_sums.data() + first, count);
@@ -93,10 +94,10 @@ bool head_backward(const Network& network, const float* x, const ScoredRows& sco
     const auto rows =
         std::span(active.rows)
             .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-    gather_normed(network, x, rows, gathered, hidden, inv_rms);
+    const Operand normed = gather_normed(network, x, rows, gathered, hidden, inv_rms);
     backend.upload(active_log_sums.data() + first, sums, count);
     backend.upload(active_g.data() + first, d_log_probs, count);
-    backend.head_backward(hidden, count, *network.weights.head,
+    backend.head_backward(normed, count, *network.weights.head,
                           network.weight(network.layout.head()), temperature,
                           active.targets.data() + first, sums, d_log_probs, d_hidden,
                           gradients + network.layout.head());

@@ -29,12 +29,12 @@ struct HeadScores {
   std::vector<float> entropies;  // nats; empty if not asked for
 };
 
-// hidden[n, C] = final norm of x[n, C]; inv_rms [n] may be null.
-void final_norm(const Network& network, const float* x, std::int64_t n, float* hidden,
-                float* inv_rms);
-// The same of these rows of x, which stay in `gathered`.
-void gather_normed(const Network& network, const float* x, std::span<const std::int32_t> rows,
-                   float* gathered, float* hidden, float* inv_rms);
+// Final norm of x[n, C] for the head, in `hidden` [n, C]; inv_rms [n] may be null.
+Operand final_norm(const Network& network, const float* x, std::int64_t n, float* hidden,
+                   float* inv_rms);
+// The same of these rows of x, which stay in `gathered` [n, C].
+Operand gather_normed(const Network& network, const float* x, std::span<const std::int32_t> rows,
+                      float* gathered, float* hidden, float* inv_rms);
 
 // x[R, C] is the output of the last layer. Throws Error(ABORTED) naming the call.
 HeadScores head_forward(const Network& network, const float* x, const ScoredRows& scored,

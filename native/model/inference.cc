@@ -131,13 +131,14 @@ std::vector<float> Model::logits(const PackedSequences& packed) {
   const InferencePass pass(network, batch, "logits", nullptr);
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows));
   std::iota(all.begin(), all.end(), 0);
-  float *hidden, *logits;
+  float *gathered, *hidden, *logits;
   Slab slab;
+  slab.add(gathered, rows * s.config.hidden);
   slab.add(hidden, rows * s.config.hidden);
   slab.add(logits, rows * s.config.token_limit);
   slab.allocate(*s.backend);
-  gather_normed(network, pass.x(), all, hidden, hidden, nullptr);
-  s.backend->head_logits(hidden, rows, *s.weights->head, logits);
+  const Operand normed = gather_normed(network, pass.x(), all, gathered, hidden, nullptr);
+  s.backend->head_logits(normed, rows, *s.weights->head, logits);
   std::vector<float> result(static_cast<std::size_t>(rows * s.config.token_limit));
   s.backend->download(logits, result.data(), rows * s.config.token_limit);
   return result;
@@ -169,17 +170,18 @@ void Model::forward_cached(std::span<const Token> tokens, std::span<const std::i
                                             network.cosines, network.sines};
     const auto decode = [&] {
       layers();
-      final_norm(network, work.x, pass.rows(), work.hidden, nullptr);
-      backend.head_logits(work.hidden, pass.rows(), *network.weights.head, logits);
+      const Operand normed = final_norm(network, work.x, pass.rows(), work.hidden, nullptr);
+      backend.head_logits(normed, pass.rows(), *network.weights.head, logits);
     };
     backend.run(*work.index, key, std::cref(decode));  // by reference: a step allocates nothing
     return;
   }
   layers();
   if (logit_rows.empty()) return;
-  gather_normed(network, work.x, logit_rows, work.hidden, work.hidden, nullptr);
-  backend.head_logits(work.hidden, static_cast<std::int64_t>(logit_rows.size()),
-                      *network.weights.head, logits);
+  const Operand normed =
+      gather_normed(network, work.x, logit_rows, work.gathered, work.hidden, nullptr);
+  backend.head_logits(normed, static_cast<std::int64_t>(logit_rows.size()), *network.weights.head,
+                      logits);
 }
 
 DecodeWorkspace& Model::State::decode_workspace(const Network& network, std::int64_t rows) {
@@ -190,6 +192,7 @@ DecodeWorkspace& Model::State::decode_workspace(const Network& network, std::int
   workspace->tape = std::make_unique<LayerTape>(network, rows, Purpose::inference);
   workspace->scratch = std::make_unique<LayerScratch>(network, rows, Purpose::inference);
   workspace->slab.add(workspace->x, rows * config.hidden);
+  workspace->slab.add(workspace->gathered, rows * config.hidden);
   workspace->slab.add(workspace->hidden, rows * config.hidden);
   workspace->slab.allocate(*backend);
   workspace->index = backend->index(true);

@@ -17,8 +17,9 @@ struct DecodeWorkspace {
   std::int64_t rows = 0;  // capacity
   std::unique_ptr<LayerTape> tape;
   std::unique_ptr<LayerScratch> scratch;
-  float* x = nullptr;       // [rows, C]
-  float* hidden = nullptr;  // [rows, C], normed, of the rows whose logits are wanted
+  float* x = nullptr;         // [rows, C]
+  float* gathered = nullptr;  // [rows, C] of the rows whose logits are wanted
+  float* hidden = nullptr;    // the same, normed
   Slab slab;
   std::unique_ptr<PassIndex> index;  // last: what it has recorded uses the others
 };

@@ -216,12 +216,36 @@ TEST(attention_does_not_depend_on_batch_threads_or_cache) {
             cached.assign(std::span(&rows, 1));
             backend.write_kv(cached.keys(), cached.values(), *cached.index, cached.cache,
                              Batch::kLayer);
-            backend.attention(cached.queries(), *cached.index, cached.cache, Batch::kLayer, cached.scale(),
-                              stepwise.data(), nullptr);
+            backend.attention(cached.queries(), *cached.index, cached.cache, Batch::kLayer,
+                              cached.scale(), stepwise.data(), nullptr);
           }
           CHECK(same_bits(stepwise.data(), expected, stepwise.size()));
         }
       }
+    }
+  });
+}
+
+TEST(attention_without_a_backward_is_rounded_as_products_round) {
+  for_backends([](Backend& backend) {
+    for (const int threads : {1, 2}) {
+      const Threads scope(threads);
+      Batch batch({6, 2, 24, {150, 1, 90, 7}});
+      Floats statistics;
+      const Floats floats = batch.run(backend, &statistics);
+      Floats out(floats.size());
+      const Operand written = backend.attention(batch.queries(), *batch.index, batch.cache,
+                                                Batch::kLayer, batch.scale(), out.data(), nullptr);
+      CHECK_EQ(written.rounded, backend.compute() == ComputeType::bf16);
+      constexpr std::int64_t kOutputs = 20;
+      const Floats weight = normal(static_cast<std::size_t>(kOutputs * batch.out_width()), 9);
+      const auto packed = backend.pack(weight.data(), kOutputs, batch.out_width());
+      const auto product = [&](const Operand& x) {
+        Floats y(static_cast<std::size_t>(batch.rows * kOutputs));
+        backend.linear(x, batch.rows, *packed, {}, y.data());
+        return y;
+      };
+      CHECK(same_bits(product(written), product(as_operand(floats.data(), batch.out_width()))));
     }
   });
 }

@@ -31,8 +31,11 @@ struct Case {
     log_probs.assign(s.rows, 9);
     log_sums.assign(s.rows, 9);
     entropies.assign(s.rows, 9);
-    backend.head_log_probs(hidden.data(), rows(), *head, temperature, targets.data(),
-                           log_probs.data(), log_sums.data(), entropies.data());
+    backend.head_log_probs(states(), rows(), *head, temperature, targets.data(), log_probs.data(),
+                           log_sums.data(), entropies.data());
+  }
+  Operand states(std::size_t row = 0) const {
+    return as_operand(&hidden[row * shape.width], static_cast<std::int64_t>(shape.width));
   }
   std::int64_t rows() const { return static_cast<std::int64_t>(shape.rows); }
   std::int64_t vocabulary() const { return static_cast<std::int64_t>(shape.vocabulary); }
@@ -71,7 +74,7 @@ TEST(head_backward_matches_float64) {
       const Floats g = normal(s.rows, 4);
       Floats d_hidden(c.hidden.size(), 9), d_weight = normal(c.weight.size(), 5);
       auto expected_weight = reference::widen(d_weight);
-      backend.head_backward(c.hidden.data(), c.rows(), *c.head, c.weight.data(), kTemperature,
+      backend.head_backward(c.states(), c.rows(), *c.head, c.weight.data(), kTemperature,
                             c.targets.data(), c.log_sums.data(), g.data(), d_hidden.data(),
                             d_weight.data());
 
@@ -112,9 +115,8 @@ TEST(head_does_not_depend_on_threads_or_batch) {
       CHECK(same_bits(c.log_sums, first.log_sums));
       CHECK(same_bits(c.entropies, first.entropies));
       Floats d_hidden(c.hidden.size()), d_weight(c.weight.size());
-      backend.head_backward(c.hidden.data(), c.rows(), *c.head, c.weight.data(), 0.8f,
-                            c.targets.data(), c.log_sums.data(), g.data(), d_hidden.data(),
-                            d_weight.data());
+      backend.head_backward(c.states(), c.rows(), *c.head, c.weight.data(), 0.8f, c.targets.data(),
+                            c.log_sums.data(), g.data(), d_hidden.data(), d_weight.data());
       if (threads == 1) {
         d_hidden_first = d_hidden;
         d_weight_first = d_weight;
@@ -124,8 +126,8 @@ TEST(head_does_not_depend_on_threads_or_batch) {
     }
     for (std::size_t r = 0; r < shape.rows; r += 13) {
       float log_prob, log_sum;
-      backend.head_log_probs(&first.hidden[r * shape.width], 1, *first.head, 0.8f,
-                             &first.targets[r], &log_prob, &log_sum, nullptr);
+      backend.head_log_probs(first.states(r), 1, *first.head, 0.8f, &first.targets[r], &log_prob,
+                             &log_sum, nullptr);
       CHECK(same_bits(&log_prob, &first.log_probs[r], 1));
       CHECK(same_bits(&log_sum, &first.log_sums[r], 1));
     }
@@ -147,12 +149,12 @@ TEST(a_sampled_token_has_the_log_prob_that_training_computes) {
         // Two rows at a time, as a decoder would with a small batch.
         for (std::size_t r = 0; r < shape.rows; r += 2) {
           const std::size_t count = std::min<std::size_t>(2, shape.rows - r);
-          backend.head_logits(&c.hidden[r * shape.width], static_cast<std::int64_t>(count), *c.head,
+          backend.head_logits(c.states(r), static_cast<std::int64_t>(count), *c.head,
                               &logits[r * shape.vocabulary]);
           backend.sample(&logits[r * shape.vocabulary], static_cast<std::int64_t>(count),
                          c.vocabulary(), &sampling[r], &uniforms[r], &tokens[r], &sampled[r]);
         }
-        backend.head_log_probs(c.hidden.data(), c.rows(), *c.head, temperature, tokens.data(),
+        backend.head_log_probs(c.states(), c.rows(), *c.head, temperature, tokens.data(),
                                scored.data(), sums.data(), nullptr);
         CHECK(same_bits(sampled, scored));
       }
@@ -163,10 +165,10 @@ TEST(a_sampled_token_has_the_log_prob_that_training_computes) {
       std::vector<Token> tokens(shape.rows);
       Floats logits(shape.rows * shape.vocabulary), sampled(shape.rows), scored(shape.rows),
           sums(shape.rows);
-      backend.head_logits(c.hidden.data(), c.rows(), *c.head, logits.data());
+      backend.head_logits(c.states(), c.rows(), *c.head, logits.data());
       backend.sample(logits.data(), c.rows(), c.vocabulary(), greedy.data(), uniforms.data(),
                      tokens.data(), sampled.data());
-      backend.head_log_probs(c.hidden.data(), c.rows(), *c.head, 1, tokens.data(), scored.data(),
+      backend.head_log_probs(c.states(), c.rows(), *c.head, 1, tokens.data(), scored.data(),
                              sums.data(), nullptr);
       CHECK(same_bits(sampled, scored));
     }
@@ -179,11 +181,38 @@ TEST(a_nan_row_gives_nan_and_leaves_the_others) {
     Case c(backend, shape, 1);
     const Floats expected = c.log_probs;
     c.hidden[shape.width + 3] = std::numeric_limits<float>::quiet_NaN();
-    backend.head_log_probs(c.hidden.data(), 3, *c.head, 1, c.targets.data(), c.log_probs.data(),
+    backend.head_log_probs(c.states(), 3, *c.head, 1, c.targets.data(), c.log_probs.data(),
                            c.log_sums.data(), c.entropies.data());
     CHECK(same_bits(&c.log_probs[0], &expected[0], 1));
     CHECK(std::isnan(c.log_probs[1]) && std::isnan(c.log_sums[1]) && std::isnan(c.entropies[1]));
     CHECK(same_bits(&c.log_probs[2], &expected[2], 1));
+  });
+}
+
+TEST(states_that_were_rounded_score_as_floats_do) {
+  for_backends([](Backend& backend) {
+    for (const Shape& shape : kShapes) {
+      Case c(backend, shape, 0.8f);
+      const auto rows = c.rows(), width = static_cast<std::int64_t>(shape.width);
+      const Floats x = normal(c.hidden.size(), 5), norm = normal(shape.width, 6);
+      backend.rms_norm({x.data(), rows, 1, width, width}, norm.data(), 1e-6f,
+                       {c.hidden.data(), rows, 1, width, width}, nullptr);
+      Floats memory(x.size());
+      const Operand rounded = backend.rms_norm_operand(x.data(), rows, width, norm.data(), 1e-6f,
+                                                       memory.data(), nullptr);
+      const auto run = [&](const Operand& states) {
+        Floats log_probs(shape.rows), log_sums(shape.rows), d_hidden(x.size()),
+            d_weight(c.weight.size());
+        backend.head_log_probs(states, rows, *c.head, c.temperature, c.targets.data(),
+                               log_probs.data(), log_sums.data(), nullptr);
+        backend.head_backward(states, rows, *c.head, c.weight.data(), c.temperature,
+                              c.targets.data(), log_sums.data(), log_probs.data(), d_hidden.data(),
+                              d_weight.data());
+        return std::vector<Floats>{log_probs, log_sums, d_hidden, d_weight};
+      };
+      const auto actual = run(rounded), expected = run(c.states());
+      for (std::size_t i = 0; i < actual.size(); ++i) CHECK(same_bits(actual[i], expected[i]));
+    }
   });
 }
 

@@ -169,10 +169,9 @@ export function headScratchBytes(
   const chunk = Math.min(tokenLimit, VOCABULARY_CHUNK);
   const statistics = n * Math.ceil(tokenLimit / VOCABULARY_CHUNK) * CHUNK_STATISTICS;
   const tiles = threads * Math.min(n, HEAD_TILE_ROWS) * chunk * FLOAT;
-  const states = n * hidden * OPERANDS[model.compute].leftBytes;
-  if (!backward) return statistics + tiles + states;
+  if (!backward) return statistics + tiles;
   const columns = Math.min(tokenLimit, 2 * VOCABULARY_CHUNK);
-  return statistics + tiles + states + n * columns * FLOAT + packedOperand(model.compute, n, hidden);
+  return statistics + tiles + n * columns * FLOAT + packedOperand(model.compute, n, hidden);
 }
 
 /** Operands and tiles that the threads keep from one operation to the next, the head's aside. */
@@ -194,23 +193,22 @@ function operandScratchBytes(
   threads: number,
   backward: boolean,
 ): number {
-  const { hidden, intermediate, tokenLimit } = config;
+  const { hidden, intermediate, tokenLimit, headDim } = config;
   const { query, qkv } = widths(config);
   const { leftBytes, kBlock } = OPERANDS[compute];
   const block = Math.min(rows, kBlock);
-  // What is not rounded as it is written: hidden states of the head, attention, and gradients but the gate's.
-  const converted = [
-    [rows, hidden],
-    [rows, query],
-    ...(backward ? [[rows, qkv]] : []),
-    ...(backward ? [qkv, hidden, 2 * intermediate].map((outputs) => [outputs, block]) : []),
-  ];
+  // Of what is rounded as it is written, a row of floats a thread.
+  const inner = [hidden, ATTENTION_ROWS * headDim, backward ? 3 * intermediate : intermediate];
+  const row = leftBytes === 0 ? 0 : threads * FLOAT * Math.max(...inner);
+  if (!backward) return row;
+  // What is not rounded as it is written: attention that has a backward, and gradients but the gate's.
+  const converted = [hidden, query, qkv].map((width) => [rows, width]);
+  converted.push(...[qkv, hidden, 2 * intermediate].map((outputs) => [outputs, block]));
+  converted.push([Math.min(tokenLimit, 2 * VOCABULARY_CHUNK), Math.min(rows, HEAD_ROWS)]);
   const shared = converted.map(([lines = 0, k = 0]) =>
     Math.min(Math.max(SHARED_LEFT, ROW_BLOCK * k * leftBytes), lines * k * leftBytes),
   );
-  const inner = converted.map(([, k = 0]) => k);
-  const left = threads * ROW_BLOCK * Math.min(kBlock, Math.max(...inner)) * leftBytes;
-  if (!backward) return left + Math.max(...shared);
+  const left = threads * ROW_BLOCK * Math.min(kBlock, Math.max(hidden, query, qkv)) * leftBytes;
   const right = [
     [qkv, hidden],
     [hidden, query],
@@ -221,7 +219,7 @@ function operandScratchBytes(
     packedOperand(compute, block, inputs),
   ]);
   const head = packedOperand(compute, Math.min(tokenLimit, 2 * VOCABULARY_CHUNK), hidden);
-  return left + Math.max(...shared) + Math.max(...right, head);
+  return row + left + Math.max(...shared) + Math.max(...right, head);
 }
 
 function attentionScratchBytes({ headDim }: NativeModelConfig, longest: number, backward: boolean): number {

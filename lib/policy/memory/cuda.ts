@@ -145,16 +145,13 @@ function updatePool(model: EngineModel, pass: PassRows, checkpoint: boolean): Ph
   };
 }
 
-function headBytes({ config, compute }: EngineModel, rows: number, backward: boolean): number {
+function headBytes({ config }: EngineModel, rows: number, backward: boolean): number {
   const n = Math.min(rows, HEAD_ROWS);
   const stride = up(config.tokenLimit, 4);
   const fitting = Math.min(MOST_LOGIT_ROWS, Math.floor(MOST_LOGIT_BYTES / (stride * FLOAT)));
   const tiled = fitting < TILE_ROWS ? fitting : fitting - (fitting % TILE_ROWS);
   const chunk = Math.min(n, Math.max(LEAST_LOGIT_ROWS, tiled));
-  const operand = compute === "bf16" ? chunk * config.hidden * HALF : 0;
-  return (
-    headSlab(config, rows, backward) + chunk * stride * FLOAT + operand + n * Int32Array.BYTES_PER_ELEMENT
-  );
+  return headSlab(config, rows, backward) + chunk * stride * FLOAT + n * Int32Array.BYTES_PER_ELEMENT;
 }
 
 /** Operands that were written as floats in bf16, which stay where the largest found room: `linear.cc`. */
@@ -162,7 +159,6 @@ function operandBytes({ config, compute }: EngineModel, rows: number, backward: 
   if (compute === "f32") return 0;
   const { hidden, intermediate } = config;
   const { query, qkv } = widths(config);
-  const left = Math.max(hidden, query);
-  if (!backward) return HALF * rows * left;
-  return HALF * rows * (Math.max(left, qkv, 2 * intermediate) + Math.max(query, intermediate));
+  if (!backward) return HALF * rows * query;
+  return HALF * rows * (Math.max(hidden, query, qkv, 2 * intermediate) + Math.max(query, intermediate));
 }

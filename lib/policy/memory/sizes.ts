@@ -145,7 +145,7 @@ export function decodeWorkspaceBytes({ config, device }: EngineModel, rows: numb
   return (
     tapeBytes(config, rows, wide, false) +
     layerScratchBytes(config, rows, wide, false) +
-    slab(rows * hidden, rows * hidden)
+    slab(rows * hidden, rows * hidden, rows * hidden)
   );
 }
 
@@ -182,7 +182,7 @@ export function passRows({ microBatchTokens, sequences }: MemorySettings, longes
 /** Buffers of final norm and head over the rows of a pass; those of entropies, one float a row, aside. */
 export function headSlab({ hidden }: NativeModelConfig, rows: number, backward: boolean): number {
   const n = Math.min(rows, HEAD_ROWS);
-  const [states, columns] = backward ? [4, 3] : [1, 2];
+  const [states, columns] = backward ? [4, 3] : [2, 2];
   return slab(
     ...Array.from({ length: states }, () => n * hidden),
     ...Array.from({ length: columns }, () => n),

@@ -4,6 +4,7 @@
 #include "native/backend/cpu/kv_layout.h"
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
+#include "native/backend/cpu/rounded_rows.h"
 
 namespace hindsearch::cpu {
 namespace {
@@ -71,10 +72,14 @@ void write_kv(const ConstHeadsView& keys, const ConstHeadsView& values,
       });
 }
 
-void attention(const RowKernels& kernels, const ConstHeadsView& queries,
-               std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer,
-               float scale, float* out, float* statistics) {
+Operand attention(const Kernels& kernels, ComputeType compute, const ConstHeadsView& queries,
+                  std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer,
+                  float scale, float* out, float* statistics) {
+  const RowKernels& row_kernels = *kernels.rows;
+  const GemmKernels& gemm = kernels.gemm(compute);
   const std::int64_t heads = queries.heads, width = queries.width;
+  const RoundedRows rounded(gemm, out, heads * width);
+  const bool rounds = !statistics && gemm.convert_rows && width % gemm.unit == 0;
   const std::int64_t group = heads / pages.heads;
   const std::span<const Part> parts = split(sequences, pages.heads);
   const auto run = [&](std::int64_t index) {
@@ -103,22 +108,31 @@ void attention(const RowKernels& kernels, const ConstHeadsView& queries,
     rows.width = width;
     rows.scale = scale;
     rows.scratch = scratch<float>(Slot::attention,
-                                  kernels.attention_rows * (width + longest + 2 * kPageTokens));
+                                  row_kernels.attention_rows * (width + longest + 2 * kPageTokens));
+    float* const results =
+        rounds ? scratch<float>(Slot::rows, row_kernels.attention_rows * width) : nullptr;
+    std::int64_t place[kMaxRows][2];  // row and head
+    const auto flush = [&] {
+      row_kernels.attention(rows);
+      for (int i = 0; rounds && i < rows.count; ++i)
+        rounded.store(place[i][0], place[i][1] * width, width, result[i]);
+      rows.count = 0;
+    };
     for (std::int32_t r = part.first; r < part.first + part.count; ++r) {
       const std::int64_t row = sequence.first_row + r;
       for (std::int64_t head = part.head * group; head < (part.head + 1) * group; ++head) {
         query[rows.count] = queries.data + row * queries.row_stride + head * width;
-        result[rows.count] = out + (row * heads + head) * width;
+        result[rows.count] =
+            rounds ? results + rows.count * width : out + (row * heads + head) * width;
+        place[rows.count][0] = row;
+        place[rows.count][1] = head;
         statistic[rows.count] =
             statistics ? statistics + (row * heads + head) * 2 : unwanted[rows.count];
         lengths[rows.count] = sequence.past + r + 1;
-        if (++rows.count == kernels.attention_rows) {
-          kernels.attention(rows);
-          rows.count = 0;
-        }
+        if (++rows.count == row_kernels.attention_rows) flush();
       }
     }
-    if (rows.count > 0) kernels.attention(rows);
+    if (rows.count > 0) flush();
   };
   const auto tasks = static_cast<std::int64_t>(parts.size());
   if (useful_threads(total_scores(sequences) * heads * width / 8) == 1) {
@@ -126,6 +140,7 @@ void attention(const RowKernels& kernels, const ConstHeadsView& queries,
   } else {
     parallel_for(tasks, run);
   }
+  return rounds ? rounded.operand() : as_operand(out, heads * width);
 }
 
 }  // namespace hindsearch::cpu

@@ -197,9 +197,10 @@ class CpuBackend final : public Backend {
                 const KvPages& pages, std::int32_t layer) override {
     cpu::write_kv(keys, values, of(index).sequences, pages, layer);
   }
-  void attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
-                 std::int32_t layer, float scale, float* out, float* statistics) override {
-    cpu::attention(rows_, queries, of(index).sequences, pages, layer, scale, out, statistics);
+  Operand attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
+                    std::int32_t layer, float scale, float* out, float* statistics) override {
+    return cpu::attention(kernels_, compute_, queries, of(index).sequences, pages, layer, scale,
+                          out, statistics);
   }
   void attention_backward(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
                           std::int32_t layer, float scale, const float* out,
@@ -209,22 +210,22 @@ class CpuBackend final : public Backend {
                             statistics, d_out, d_queries, d_keys, d_values);
   }
 
-  void head_log_probs(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  void head_log_probs(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                       float temperature, const Token* targets, float* log_probs, float* log_sums,
                       float* entropies) override {
-    cpu::head_log_probs(kernels_, compute_, hidden, rows, panels_of(head), temperature, targets,
-                        log_probs, log_sums, entropies);
+    cpu::head_log_probs(kernels_, compute_, numbers_of(gemm_, hidden), rows, panels_of(head),
+                        temperature, targets, log_probs, log_sums, entropies);
   }
-  void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  void head_backward(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                      const float* weight, float temperature, const Token* targets,
                      const float* log_sums, const float* g, float* d_hidden,
                      float* d_weight) override {
-    cpu::head_backward(kernels_, compute_, hidden, rows, panels_of(head), weight, temperature,
-                       targets, log_sums, g, d_hidden, d_weight);
+    cpu::head_backward(kernels_, compute_, numbers_of(gemm_, hidden), rows, panels_of(head), weight,
+                       temperature, targets, log_sums, g, d_hidden, d_weight);
   }
-  void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  void head_logits(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {
-    linear(as_operand(hidden, head.columns()), rows, head, {}, logits);
+    linear(hidden, rows, head, {}, logits);
   }
   void sample(float* logits, std::int64_t rows, std::int64_t vocabulary, const Sampling* sampling,
               const double* uniforms, Token* tokens, float* log_probs) override {

@@ -12,7 +12,7 @@ Operand silu_gate(const Kernels& kernels, ComputeType compute, const float* gate
   const RoundedRows rounded(gemm, out, width);
   const bool rounds = RoundedRows::fit(gemm, width);
   parallel_ranges(rows, 8 * width, [&](std::int64_t begin, std::int64_t end) {
-    float* const row = scratch<float>(Slot::rows, width);
+    float* const row = rounds ? scratch<float>(Slot::rows, width) : nullptr;
     for (std::int64_t r = begin; r < end; ++r) {
       gate(gate_up + r * 2 * width, width, rounds ? row : out + r * width);
       if (rounds) rounded.store(r, row);
@@ -30,11 +30,11 @@ Backend::GateGradient silu_gate_backward(const Kernels& kernels, ComputeType com
   const RoundedRows d_gate_up(gemm, gate_up, 2 * width, 2 * width), out(gemm, d_out, width, width);
   const bool rounds = RoundedRows::fit(gemm, width);
   parallel_ranges(rows, 12 * width, [&](std::int64_t begin, std::int64_t end) {
-    float* const scratch_row = scratch<float>(Slot::rows, 3 * width);
+    float* const row = rounds ? scratch<float>(Slot::rows, 3 * width) : nullptr;
     for (std::int64_t r = begin; r < end; ++r) {
       float *const gates = gate_up + r * 2 * width, *const gradient = d_out + r * width;
-      float* const d_gates = rounds ? scratch_row : gates;
-      float* const activation = rounds ? scratch_row + 2 * width : gradient;
+      float* const d_gates = rounds ? row : gates;
+      float* const activation = rounds ? row + 2 * width : gradient;
       backward(gates, gradient, width, d_gates, activation);
       if (!rounds) continue;
       d_gate_up.store(r, d_gates);

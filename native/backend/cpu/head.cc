@@ -18,21 +18,9 @@ constexpr std::int64_t kGroup = 10 * kRows;  // rows whose chunk statistics are 
 constexpr std::int64_t kBackwardRows = 1024;
 constexpr std::int64_t kBackwardColumns = 2 * kVocabularyChunk;
 
-// Rows of hidden states that many products read, in the calling thread's Slot::hidden.
-Numbers rounded(const GemmKernels& gemm, const float* hidden, std::int64_t rows,
-                std::int64_t width) {
-  if (!gemm.convert_rows) return {hidden, width};
-  const RoundedRows to(gemm, scratch<float>(Slot::hidden, rows * RoundedRows::floats(gemm, width)),
-                       width);
-  parallel_ranges(rows, width, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) to.store(r, hidden + r * width);
-  });
-  return to.numbers();
-}
-
 }  // namespace
 
-void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden,
+void head_log_probs(const Kernels& kernels, ComputeType compute, const Numbers& hidden,
                     std::int64_t rows, const Panels& head, float temperature, const Token* targets,
                     float* log_probs, float* log_sums, float* entropies) {
   const GemmKernels& gemm = kernels.gemm(compute);
@@ -45,14 +33,13 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hi
   for (std::int64_t group = 0; group < rows; group += kGroup) {
     const std::int64_t group_rows = std::min(kGroup, rows - group);
     const std::int64_t blocks = (group_rows + kRows - 1) / kRows;
-    const Numbers rows_of_group = rounded(gemm, hidden + group * width, group_rows, width);
     const auto run = [&](std::int64_t task) {
       const std::int64_t chunk = task / blocks, first = task % blocks * kRows;
       const std::int64_t count = std::min(kRows, group_rows - first);
       const std::int64_t start = chunk * kVocabularyChunk;
       const std::int64_t columns = std::min(kVocabularyChunk, vocabulary - start);
       float* logits = scratch<float>(Slot::tile, count * columns);
-      multiply_serial(gemm, count, {rows_of_group.from(gemm, first), false},
+      multiply_serial(gemm, count, {hidden.from(gemm, group + first), false},
                       head.view(start, columns), {}, logits, columns);
       for (std::int64_t r = 0; r < count; ++r) {
         const float* row = logits + r * columns;
@@ -81,7 +68,7 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hi
   }
 }
 
-void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden,
+void head_backward(const Kernels& kernels, ComputeType compute, const Numbers& hidden,
                    std::int64_t rows, const Panels& head, const float* weight, float temperature,
                    const Token* targets, const float* log_sums, const float* g, float* d_hidden,
                    float* d_weight) {
@@ -90,7 +77,7 @@ void head_backward(const Kernels& kernels, ComputeType compute, const float* hid
   const float inverse_temperature = 1 / temperature;
   for (std::int64_t first = 0; first < rows; first += kBackwardRows) {
     const std::int64_t count = std::min(kBackwardRows, rows - first);
-    const Numbers block = rounded(gemm, hidden + first * width, count, width);
+    const Numbers block = hidden.from(gemm, first);
     const PanelView packed_hidden = pack_scratch(gemm, Slot::columns, block, count, width);
     for (std::int64_t start = 0; start < vocabulary; start += kBackwardColumns) {
       const std::int64_t columns = std::min(kBackwardColumns, vocabulary - start);

@@ -6,7 +6,8 @@
 namespace hindsearch::cpu {
 namespace {
 
-// Packed operands of a gradient live only during the call; larger ones are packed in parts.
+// Packed weights of the input's gradient live only during the call; larger ones are packed in
+// parts.
 constexpr std::size_t kScratchBytes = std::size_t{32} << 20;
 
 // The most `quantum`-sized steps of `total` whose share of `bytes` fits the scratch, at least one.

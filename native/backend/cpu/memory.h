@@ -55,7 +55,7 @@ class BlockCache {
 
 // Memory of the calling thread that grows and is reused. Two uses that overlap in time need two
 // slots.
-enum class Slot { left, shared_left, right, tile, rows, columns, hidden, attention, parts, count };
+enum class Slot { left, shared_left, right, tile, rows, columns, attention, parts, count };
 void* scratch_bytes(Slot slot, std::size_t bytes);
 template <class T>
 T* scratch(Slot slot, std::int64_t count) {

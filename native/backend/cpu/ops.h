@@ -41,9 +41,9 @@ void scatter_add(const RowKernels& kernels, const std::int32_t* rows, std::int64
 // attention.cc, attention_backward.cc
 void write_kv(const ConstHeadsView& keys, const ConstHeadsView& values,
               std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer);
-void attention(const RowKernels& kernels, const ConstHeadsView& queries,
-               std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer,
-               float scale, float* out, float* statistics);
+Operand attention(const Kernels& kernels, ComputeType compute, const ConstHeadsView& queries,
+                  std::span<const SequenceRows> sequences, const KvPages& pages, std::int32_t layer,
+                  float scale, float* out, float* statistics);
 void attention_backward(const Kernels& kernels, const ConstHeadsView& queries,
                         std::span<const SequenceRows> sequences, const KvPages& pages,
                         std::int32_t layer, float scale, const float* out, const float* statistics,
@@ -51,10 +51,10 @@ void attention_backward(const Kernels& kernels, const ConstHeadsView& queries,
                         const HeadsView& d_values);
 
 // head.cc
-void head_log_probs(const Kernels& kernels, ComputeType compute, const float* hidden,
+void head_log_probs(const Kernels& kernels, ComputeType compute, const Numbers& hidden,
                     std::int64_t rows, const Panels& head, float temperature, const Token* targets,
                     float* log_probs, float* log_sums, float* entropies);
-void head_backward(const Kernels& kernels, ComputeType compute, const float* hidden,
+void head_backward(const Kernels& kernels, ComputeType compute, const Numbers& hidden,
                    std::int64_t rows, const Panels& head, const float* weight, float temperature,
                    const Token* targets, const float* log_sums, const float* g, float* d_hidden,
                    float* d_weight);

@@ -30,6 +30,11 @@ class RoundedRows {
     kernels_.convert_rows(row, width_, 1, width_, data_ + r * stride_,
                           round_up(width_, kernels_.unit));
   }
+  // Numbers [column, column + count) of row r; both are even.
+  void store(std::int64_t r, std::int64_t column, std::int64_t count, const float* part) const {
+    char* const to = reinterpret_cast<char*>(data_ + r * stride_) + column * kernels_.left_bytes;
+    kernels_.convert_rows(part, count, 1, count, to, count);
+  }
   Operand operand() const { return {data_, stride_, true}; }
   Numbers numbers() const { return numbers_of(kernels_, operand()); }
 

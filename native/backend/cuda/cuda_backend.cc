@@ -141,9 +141,10 @@ class CudaBackend final : public Backend {
                 const KvPages& pages, std::int32_t layer) override {
     cuda::write_kv(context_, keys, values, pass_of(index), pages, layer);
   }
-  void attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
-                 std::int32_t layer, float scale, float* out, float* statistics) override {
+  Operand attention(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
+                    std::int32_t layer, float scale, float* out, float* statistics) override {
     cuda::attention(context_, queries, pass_of(index), pages, layer, scale, out, statistics);
+    return as_operand(out, queries.heads * queries.width);
   }
   void attention_backward(ConstHeadsView queries, const PassIndex& index, const KvPages& pages,
                           std::int32_t layer, float scale, const float* out,
@@ -153,21 +154,21 @@ class CudaBackend final : public Backend {
                              statistics, d_out, d_queries, d_keys, d_values);
   }
 
-  void head_log_probs(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  void head_log_probs(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                       float temperature, const Token* targets, float* log_probs, float* log_sums,
                       float* entropies) override {
     cuda::head_log_probs(context_, hidden, rows, matrix_of(head), temperature, targets, log_probs,
                          log_sums, entropies);
   }
-  void head_backward(const float* hidden, std::int64_t rows, const PackedMatrix& head, const float*,
-                     float temperature, const Token* targets, const float* log_sums, const float* g,
-                     float* d_hidden, float* d_weight) override {
+  void head_backward(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
+                     const float*, float temperature, const Token* targets, const float* log_sums,
+                     const float* g, float* d_hidden, float* d_weight) override {
     cuda::head_backward(context_, hidden, rows, matrix_of(head), temperature, targets, log_sums, g,
                         d_hidden, d_weight);
   }
-  void head_logits(const float* hidden, std::int64_t rows, const PackedMatrix& head,
+  void head_logits(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {
-    linear(as_operand(hidden, head.columns()), rows, head, {}, logits);
+    linear(hidden, rows, head, {}, logits);
   }
   void sample(float* logits, std::int64_t rows, std::int64_t vocabulary, const Sampling* sampling,
               const double* uniforms, Token* tokens, float* log_probs) override {

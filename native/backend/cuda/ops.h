@@ -93,10 +93,10 @@ void attention_backward(const Context& context, const ConstHeadsView& queries, c
                         const HeadsView& d_keys, const HeadsView& d_values);
 
 // head.cu
-void head_log_probs(const Context& context, const float* hidden, std::int64_t rows,
+void head_log_probs(const Context& context, const Operand& hidden, std::int64_t rows,
                     const Matrix& head, float temperature, const Token* host_targets,
                     float* log_probs, float* log_sums, float* entropies);
-void head_backward(const Context& context, const float* hidden, std::int64_t rows,
+void head_backward(const Context& context, const Operand& hidden, std::int64_t rows,
                    const Matrix& head, float temperature, const Token* host_targets,
                    const float* log_sums, const float* g, float* d_hidden, float* d_weight);
 

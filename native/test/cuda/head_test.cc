@@ -42,17 +42,18 @@ Scores score(const DeviceCase& device, const Problem& p, float temperature, bool
   const DeviceMatrix head = device.matrix(p.weight, p.vocabulary(), p.width());
   const auto log_probs = device.floats(p.shape.rows), log_sums = device.floats(p.shape.rows),
              out = device.floats(p.shape.rows);
-  cuda::head_log_probs(device.context(), hidden.data(), p.rows(), head.view(), temperature,
-                       p.targets.data(), log_probs.data(), log_sums.data(),
-                       entropies ? out.data() : nullptr);
+  cuda::head_log_probs(device.context(), as_operand(hidden.data(), p.width()), p.rows(),
+                       head.view(), temperature, p.targets.data(), log_probs.data(),
+                       log_sums.data(), entropies ? out.data() : nullptr);
   return {log_probs.download(), log_sums.download(), out.download()};
 }
 
 Scores score(Backend& cpu, const Problem& p, float temperature) {
   Scores out{Floats(p.shape.rows), Floats(p.shape.rows), Floats(p.shape.rows)};
   const auto head = cpu.pack(p.weight.data(), p.vocabulary(), p.width());
-  cpu.head_log_probs(p.hidden.data(), p.rows(), *head, temperature, p.targets.data(),
-                     out.log_probs.data(), out.log_sums.data(), out.entropies.data());
+  cpu.head_log_probs(as_operand(p.hidden.data(), p.width()), p.rows(), *head, temperature,
+                     p.targets.data(), out.log_probs.data(), out.log_sums.data(),
+                     out.entropies.data());
   return out;
 }
 
@@ -63,8 +64,9 @@ Gradients differentiate(const DeviceCase& device, const Problem& p, float temper
              g = device.upload(p.g), d_weight = device.upload(begin);
   const DeviceMatrix head = device.matrix(p.weight, p.vocabulary(), p.width());
   const auto d_hidden = device.floats(p.hidden.size());
-  cuda::head_backward(device.context(), hidden.data(), p.rows(), head.view(), temperature,
-                      p.targets.data(), sums.data(), g.data(), d_hidden.data(), d_weight.data());
+  cuda::head_backward(device.context(), as_operand(hidden.data(), p.width()), p.rows(), head.view(),
+                      temperature, p.targets.data(), sums.data(), g.data(), d_hidden.data(),
+                      d_weight.data());
   return {d_hidden.download(), d_weight.download()};
 }
 
@@ -72,8 +74,8 @@ Gradients differentiate(Backend& cpu, const Problem& p, float temperature, const
                         const Floats& begin) {
   Gradients out{Floats(p.hidden.size()), begin};
   const auto head = cpu.pack(p.weight.data(), p.vocabulary(), p.width());
-  cpu.head_backward(p.hidden.data(), p.rows(), *head, p.weight.data(), temperature,
-                    p.targets.data(), log_sums.data(), p.g.data(), out.hidden.data(),
+  cpu.head_backward(as_operand(p.hidden.data(), p.width()), p.rows(), *head, p.weight.data(),
+                    temperature, p.targets.data(), log_sums.data(), p.g.data(), out.hidden.data(),
                     out.weight.data());
   return out;
 }
@@ -199,10 +201,9 @@ TEST(no_rows_are_no_work) {
   const DeviceCase device(ComputeType::f32);
   const DeviceMatrix head = device.matrix(Floats(12), 4, 3);
   const auto d_weight = device.upload(Floats(12, 2));
-  cuda::head_log_probs(device.context(), nullptr, 0, head.view(), 1, nullptr, nullptr, nullptr,
-                       nullptr);
-  cuda::head_backward(device.context(), nullptr, 0, head.view(), 1, nullptr, nullptr, nullptr,
-                      nullptr, d_weight.data());
+  cuda::head_log_probs(device.context(), {}, 0, head.view(), 1, nullptr, nullptr, nullptr, nullptr);
+  cuda::head_backward(device.context(), {}, 0, head.view(), 1, nullptr, nullptr, nullptr, nullptr,
+                      d_weight.data());
   cuda::sample(device.context(), nullptr, 0, 4, nullptr, nullptr, nullptr, nullptr);
   CHECK(same_bits(d_weight.download(), Floats(12, 2)));
 }

@@ -79,7 +79,7 @@ constexpr std::int64_t kTileRows = 128;  // that a product computes together
 // The logits of one chunk of rows after the other.
 class Chunks {
  public:
-  Chunks(const Context& context, const float* hidden, std::int64_t rows, const Matrix& head,
+  Chunks(const Context& context, const Operand& hidden, std::int64_t rows, const Matrix& head,
          const Token* host_targets)
       : context_(context),
         hidden_(hidden),
@@ -89,7 +89,8 @@ class Chunks {
         most_(std::min(rows, rows_of(stride_))),
         logits_(context, most_ * stride_),
         targets_(context, rows) {
-    if (context.compute == ComputeType::bf16) narrow_hidden_.emplace(context, most_ * head.k);
+    if (context.compute == ComputeType::bf16 && !hidden.rounded)
+      narrow_hidden_.emplace(context, most_ * head.k);
     upload_bytes(context, host_targets, targets_.data(),
                  static_cast<std::size_t>(rows) * sizeof(Token));
   }
@@ -99,12 +100,13 @@ class Chunks {
   void each(Body&& body) {
     for (std::int64_t first = 0; first < rows_; first += most_) {
       const std::int64_t count = std::min(most_, rows_ - first);
-      operand_ = hidden_ + first * head_.k;
+      const float* const rows = hidden_.data + first * hidden_.stride;
+      factor_ = {rows, hidden_.rounded ? 2 * hidden_.stride : hidden_.stride};
       if (narrow_hidden_) {
-        to_bf16(context_, hidden_ + first * head_.k, narrow_hidden_->data(), count * head_.k);
-        operand_ = narrow_hidden_->data();
+        to_bf16(context_, rows, narrow_hidden_->data(), count * head_.k);
+        factor_ = {narrow_hidden_->data(), head_.k};
       }
-      context_.cublas.multiply(context_.compute, count, head_.n, head_.k, hidden_operand(),
+      context_.cublas.multiply(context_.compute, count, head_.n, head_.k, factor_,
                                {head_.data, head_.k, true}, logits(), stride_, false);
       body(first, count);
     }
@@ -113,7 +115,7 @@ class Chunks {
   float* logits() const { return logits_.data(); }
   std::int64_t stride() const { return stride_; }
   const Token* targets() const { return targets_.data(); }
-  Factor hidden_operand() const { return {operand_, head_.k}; }
+  const Factor& hidden_factor() const { return factor_; }
 
  private:
   static std::int64_t rows_of(std::int64_t stride) {
@@ -123,7 +125,7 @@ class Chunks {
   }
 
   const Context& context_;
-  const float* hidden_;
+  Operand hidden_;
   const Matrix& head_;
   std::int64_t rows_;
   std::int64_t stride_;
@@ -131,14 +133,14 @@ class Chunks {
   Temporary<float> logits_;
   Temporary<Token> targets_;
   std::optional<Temporary<bf16>> narrow_hidden_;
-  const void* operand_ = nullptr;
+  Factor factor_{};
 };
 
 dim3 one_block_each(std::int64_t rows) { return dim3(static_cast<unsigned>(rows)); }
 
 }  // namespace
 
-void head_log_probs(const Context& context, const float* hidden, std::int64_t rows,
+void head_log_probs(const Context& context, const Operand& hidden, std::int64_t rows,
                     const Matrix& head, float temperature, const Token* host_targets,
                     float* log_probs, float* log_sums, float* entropies) {
   if (rows == 0) return;
@@ -152,7 +154,7 @@ void head_log_probs(const Context& context, const float* hidden, std::int64_t ro
   });
 }
 
-void head_backward(const Context& context, const float* hidden, std::int64_t rows,
+void head_backward(const Context& context, const Operand& hidden, std::int64_t rows,
                    const Matrix& head, float temperature, const Token* host_targets,
                    const float* log_sums, const float* g, float* d_hidden, float* d_weight) {
   if (rows == 0) return;
@@ -169,7 +171,7 @@ void head_backward(const Context& context, const float* hidden, std::int64_t row
     context.cublas.multiply(context.compute, count, head.k, head.n, d_logits, weight,
                             d_hidden + first * head.k, head.k, false);
     context.cublas.multiply(context.compute, head.n, head.k, count, transposed,
-                            chunks.hidden_operand(), d_weight, head.k, true);
+                            chunks.hidden_factor(), d_weight, head.k, true);
   });
 }
 

@@ -87,9 +87,10 @@ void head_backward(const Kernels& kernels, ComputeType compute, const Numbers& h
       const bool rounds = RoundedRows::fit(gemm, columns);
       const RoundedRows narrow(gemm, d_logits, columns, columns);
       parallel_ranges(count, columns * 4, [&](std::int64_t begin, std::int64_t end) {
+        float* const apart = rounds ? scratch<float>(Slot::rows, columns) : nullptr;
         for (std::int64_t r = begin; r < end; ++r) {
-          const float* logits = d_logits + r * columns;
-          float* const row = rounds ? scratch<float>(Slot::rows, columns) : d_logits + r * columns;
+          float* const logits = d_logits + r * columns;
+          float* const row = rounds ? apart : logits;
           const float factor = g[first + r] * inverse_temperature;
           kernels.rows->softmax_gradient(logits, columns, inverse_temperature, log_sums[first + r],
                                          factor, row);

@@ -8,6 +8,7 @@
 
 #include "native/backend/cuda/pass.h"
 #include "native/backend/cuda/runtime/context.h"
+#include "native/backend/cuda/runtime/cublas.h"
 
 namespace hindsearch::cuda {
 
@@ -67,6 +68,9 @@ struct Rounded {
 inline Rounded rounded_rows(float* out, std::int64_t width) {
   return {reinterpret_cast<bf16*>(out), ceil_div(width, 2) * 2};
 }
+// Rows of `width` numbers as a factor of a product: as they are, or as bf16 in `slot`.
+Factor factor(const Context& context, const Operand& x, std::int64_t rows, std::int64_t width,
+              Slot slot);
 void linear(const Context& context, const Operand& x, std::int64_t rows, const Matrix& weight,
             const Base& base, float* y);
 void linear_backward_input(const Context& context, const Operand& d_y, std::int64_t rows,

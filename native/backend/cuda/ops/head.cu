@@ -1,6 +1,5 @@
 // The vocabulary head: logits exist only as a chunk of rows.
 #include <algorithm>
-#include <optional>
 
 #include "native/backend/cuda/ops.h"
 #include "native/backend/cuda/ops/softmax.h"
@@ -89,8 +88,6 @@ class Chunks {
         most_(std::min(rows, rows_of(stride_))),
         logits_(context, most_ * stride_),
         targets_(context, rows) {
-    if (context.compute == ComputeType::bf16 && !hidden.rounded)
-      narrow_hidden_.emplace(context, most_ * head.k);
     upload_bytes(context, host_targets, targets_.data(),
                  static_cast<std::size_t>(rows) * sizeof(Token));
   }
@@ -100,12 +97,8 @@ class Chunks {
   void each(Body&& body) {
     for (std::int64_t first = 0; first < rows_; first += most_) {
       const std::int64_t count = std::min(most_, rows_ - first);
-      const float* const rows = hidden_.data + first * hidden_.stride;
-      factor_ = {rows, hidden_.rounded ? 2 * hidden_.stride : hidden_.stride};
-      if (narrow_hidden_) {
-        to_bf16(context_, rows, narrow_hidden_->data(), count * head_.k);
-        factor_ = {narrow_hidden_->data(), head_.k};
-      }
+      const Operand rows{hidden_.data + first * hidden_.stride, hidden_.stride, hidden_.rounded};
+      factor_ = factor(context_, rows, count, head_.k, Slot::left);
       context_.cublas.multiply(context_.compute, count, head_.n, head_.k, factor_,
                                {head_.data, head_.k, true}, logits(), stride_, false);
       body(first, count);
@@ -132,7 +125,6 @@ class Chunks {
   std::int64_t most_;
   Temporary<float> logits_;
   Temporary<Token> targets_;
-  std::optional<Temporary<bf16>> narrow_hidden_;
   Factor factor_{};
 };
 

@@ -4,7 +4,13 @@
 namespace hindsearch::cuda {
 namespace {
 
-// Rows of `width` numbers as a factor of a product: as they are, or as bf16 in `slot`.
+Factor transposed(Factor x) {
+  x.transposed = true;
+  return x;
+}
+
+}  // namespace
+
 Factor factor(const Context& context, const Operand& x, std::int64_t rows, std::int64_t width,
               Slot slot) {
   if (context.compute == ComputeType::f32) return {x.data, x.stride};
@@ -13,12 +19,6 @@ Factor factor(const Context& context, const Operand& x, std::int64_t rows, std::
   to_bf16(context, x.data, rounded, rows * width);
   return {rounded, width};
 }
-Factor transposed(Factor x) {
-  x.transposed = true;
-  return x;
-}
-
-}  // namespace
 
 void linear(const Context& context, const Operand& x, std::int64_t rows, const Matrix& weight,
             const Base& base, float* y) {

@@ -130,7 +130,13 @@ class SharedLeft {
 struct Task {
   std::int64_t row, rows;
   std::int64_t first, last;  // columns
-  std::int64_t next;         // first column of the panel that the thread will want after these
+  std::int64_t next;  // first column of the panel that the thread will want after these; -1: none
+};
+
+// A panel of one k block, where it lies in memory.
+struct PackedPanel {
+  const char* data;
+  std::int64_t bytes;
 };
 
 // left_of(k0, block) gives the task's rows of A.
@@ -140,31 +146,32 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
   const std::int64_t panel = panel_columns(kernels);
   const std::int64_t row = task.row, rows = task.rows;
   const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
-  const auto panel_at = [&](std::int64_t k0, std::int64_t padded_block, std::int64_t column) {
-    return b.data + panel_offset(kernels, b.total_padded, k0, padded_block, b.first + column);
+  const auto padded_columns = [&](std::int64_t column) {
+    return round_up(std::min(panel, b.columns - column), kernels.width);
   };
+  const auto panel_at = [&](std::int64_t k0, std::int64_t column) {
+    const std::int64_t block = round_up(std::min(kernels.k_block, b.k - k0), kernels.unit);
+    return PackedPanel{b.data + panel_offset(kernels, b.total_padded, k0, block, b.first + column),
+                       block * padded_columns(column) * kernels.right_bytes};
+  };
+  const bool few = tiles < kernels.tile_vectors;
   alignas(64) float edge[kMaxTileRows * kMaxPanel];
   for_k_blocks(kernels, b.k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
     const Left left = left_of(k0, block);
     const AddedTo from = k0 > 0 ? AddedTo{c, c_stride} : added;
     // What comes after the last panel of this block of k.
-    const std::int64_t next_k0 = k0 + block;
-    const char* const after =
-        next_k0 < b.k
-            ? panel_at(next_k0, round_up(std::min(kernels.k_block, b.k - next_k0), kernels.unit),
-                       task.first)
-            : panel_at(0, round_up(std::min(kernels.k_block, b.k), kernels.unit), task.next);
+    const PackedPanel after = k0 + block < b.k ? panel_at(k0 + block, task.first)
+                              : task.next >= 0 ? panel_at(0, task.next)
+                                               : PackedPanel{};
     for (std::int64_t column = task.first; column < task.last; column += panel) {
       const std::int64_t count = std::min(panel, b.columns - column);
-      const std::int64_t vectors = (count + kernels.width - 1) / kernels.width;
-      const std::int64_t padded = vectors * kernels.width;
+      const std::int64_t padded = padded_columns(column), vectors = padded / kernels.width;
       Tile tile{};
       tile.steps = padded_block / kernels.unit;
       tile.a_stride = left.stride;
-      tile.b = panel_at(k0, padded_block, column);
+      tile.b = panel_at(k0, column).data;
       tile.b_stride = padded;
-      tile.prefetch =
-          column + panel < task.last ? panel_at(k0, padded_block, column + panel) : after;
+      PackedPanel fetch = column + panel < task.last ? panel_at(k0, column + panel) : after;
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t tile_row = t * kernels.tile_rows;
         const std::int64_t tile_rows = std::min<std::int64_t>(kernels.tile_rows, rows - tile_row);
@@ -178,16 +185,17 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
         tile.base_stride = base_stride;
         tile.c = full ? out : edge;
         tile.c_stride = full ? c_stride : padded;
-        // The first tiles of a panel fetch the next one, so that memory works while they compute.
-        const int fetch = left.step_major                ? 0
-                          : tiles < kernels.tile_vectors ? (t == 0 ? 2 : 0)
-                          : t < kernels.tile_vectors     ? 1
-                                                         : 0;
         if (left.step_major) {
           kernels.steps[tile_rows - 1][vectors - 1](tile);
         } else {
-          kernels.rows[tile_rows - 1][vectors - 1][fetch](tile);
-          tile.prefetch += fetch * 64 * tile.steps;
+          // The first tiles of a panel fetch the next one, so that memory works while they compute:
+          // all of it, also where the next block of k is longer, and not a line more.
+          const std::int64_t step_bytes = 64 * (few ? kernels.tile_vectors : 1);
+          tile.prefetch = fetch.data;
+          tile.prefetch_steps = std::min((fetch.bytes + step_bytes - 1) / step_bytes, tile.steps);
+          kernels.rows[tile_rows - 1][vectors - 1][few](tile);
+          fetch.data += tile.prefetch_steps * step_bytes;
+          fetch.bytes -= tile.prefetch_steps * step_bytes;
         }
         if (full) continue;
         for (std::int64_t i = 0; i < tile_rows; ++i) {
@@ -233,16 +241,19 @@ void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b
       const std::int64_t row = task % row_blocks * row_block;
       const auto first = [&](std::int64_t of) { return of / row_blocks * chunk * panel; };
       // Threads take tasks in turn.
-      const std::int64_t next = std::min(task + threads, whole - 1);
+      const std::int64_t next_task = task + threads;
+      const std::int64_t next = next_task < whole ? first(next_task)
+                                : left_over > 0   ? chunks * panel
+                                                  : -1;
       body(Task{row, std::min(row_block, rows - row), first(task),
-                std::min(columns, first(task) + chunk * panel), first(next)});
+                std::min(columns, first(task) + chunk * panel), next});
       return;
     }
     const std::int64_t part = (task - whole) % parts;
     const std::int64_t row = tiles * part / parts * kernels.tile_rows;
     const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
     const std::int64_t first = (chunks + (task - whole) / parts) * panel;
-    body(Task{row, end - row, first, std::min(columns, first + panel), first});
+    body(Task{row, end - row, first, std::min(columns, first + panel), -1});
   });
 }
 
@@ -263,7 +274,8 @@ void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOp
       convert_left(kernels, a, all, 0, pieces(kernels, a, all), to);
       return converted_left(kernels, a, to, block);
     };
-    multiply_block(kernels, Task{row, count, 0, b.columns, 0}, left_of, b, base, c, c_stride);
+    multiply_block(kernels, Task{row, count, 0, b.columns, row + count < rows ? 0 : -1}, left_of, b,
+                   base, c, c_stride);
   }
 }
 

@@ -95,15 +95,22 @@ void multiply_tile(const Tile& tile) {
   const std::int64_t row_stride = kRowMajor ? tile.a_stride : 1;
   const std::int64_t step_stride = kRowMajor ? 1 : tile.a_stride;
   const std::int64_t b_stride = tile.b_stride;
-  for (std::int64_t step = 0; step < tile.steps; ++step) {
-    HINDSEARCH_UNROLL
-    for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
+  const auto advance = [&] {
     Operands::template step<kRows, kVectors>(
         sums, [&](int i) { return a + i * row_stride; }, b);
     a += step_stride;
     b += b_stride;
-    prefetch += kPrefetch * 64;
+  };
+  std::int64_t step = 0;
+  if constexpr (kPrefetch > 0) {
+    for (; step < tile.prefetch_steps; ++step) {
+      HINDSEARCH_UNROLL
+      for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
+      prefetch += kPrefetch * 64;
+      advance();
+    }
   }
+  for (; step < tile.steps; ++step) advance();
   HINDSEARCH_UNROLL
   for (int i = 0; i < kRows; ++i) {
     HINDSEARCH_UNROLL
@@ -122,9 +129,8 @@ template <class Operands, int kRows, int kVectors>
 constexpr void fill_tiles(GemmKernels& out) {
   constexpr auto kRowMajor = LeftLayout::row_major;
   auto& rows = out.rows[kRows - 1][kVectors - 1];
-  rows[0] = multiply_tile<Operands, kRowMajor, kRows, kVectors, 0>;
-  rows[1] = multiply_tile<Operands, kRowMajor, kRows, kVectors, 1>;
-  rows[2] = multiply_tile<Operands, kRowMajor, kRows, kVectors, kTileVectors>;
+  rows[0] = multiply_tile<Operands, kRowMajor, kRows, kVectors, 1>;
+  rows[1] = multiply_tile<Operands, kRowMajor, kRows, kVectors, kTileVectors>;
   out.steps[kRows - 1][kVectors - 1] =
       multiply_tile<Operands, LeftLayout::step_major, kRows, kVectors, 0>;
   if constexpr (kVectors > 1) {

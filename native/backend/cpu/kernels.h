@@ -22,7 +22,9 @@ struct Tile {
   std::int64_t base_stride;  // 0 for a bias, shared by all rows
   float* c;
   std::int64_t c_stride;
-  const char* prefetch;  // weights needed soon
+  // Weights needed soon, and for how many steps to fetch them.
+  const char* prefetch;
+  std::int64_t prefetch_steps;
 };
 using TileKernel = void (*)(const Tile&);
 
@@ -38,8 +40,8 @@ struct GemmKernels {
   int left_bytes;        // of one k element of A
   int right_bytes;       // of one k element of B
   std::int64_t k_block;  // elements summed in one chain; blocks are added in order
-  // A row-major. Last index: cache lines to prefetch a step (0: none, 1: one, 2: tile_vectors).
-  TileKernel rows[kMaxTileRows][kMaxTileVectors][3];
+  // A row-major. Last index: cache lines to prefetch a step (0: one, 1: tile_vectors).
+  TileKernel rows[kMaxTileRows][kMaxTileVectors][2];
   // A step-major: the rows of one step lie side by side.
   TileKernel steps[kMaxTileRows][kMaxTileVectors];
 

@@ -12,6 +12,10 @@ test("every exception has a place of its own and a reason", () => {
   expect(new Set(exceptions.map(({ reason }) => reason))).toEqual(new Set(Object.keys(reasons)));
 });
 
+test("nothing is an exception that PyTorch's own bf16 would not be, in many an equivalent form of the model", () => {
+  for (const { pytorchBeyond } of exceptions) expect(pytorchBeyond).toBeGreaterThan(0.25);
+});
+
 describeShared("golden cases with an exception", () => {
   test.for(exceptions)("$model $case: $figure", ({ model, case: id, figure }) => {
     if (figure === "log-probs" || figure === "entropies") {

@@ -8,6 +8,8 @@ export interface Bf16Exception {
   /** "log-probs", "entropies", "loss", or the parameter whose gradient it is. */
   figure: string;
   error: number;
+  /** How often PyTorch's bf16 exceeds the limit as well (scripts/bf16-limits.py). */
+  pytorchBeyond: number;
   /** Key of `reasons`. */
   reason: string;
 }

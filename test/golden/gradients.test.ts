@@ -2,7 +2,9 @@ import { beforeAll, expect, test } from "vitest";
 import { Policy } from "../../lib/policy/policy.js";
 import { bf16Allowance } from "../support/bf16-exceptions.js";
 import { difference, GoldenArrays, goldenModels, norm, readGolden } from "../support/golden.js";
-import { goldenLosses, goldenLossesLeftOut, readGoldenBatch } from "../support/golden-losses.js";
+import { readGoldenBatch } from "../support/golden-batch.js";
+import { goldenLosses } from "../support/golden-losses.js";
+import { goldenLossesLeftOut } from "../support/golden-losses-left-out.js";
 import { describeShared, sharedPath } from "../support/shared.js";
 
 interface LargeTensor {

@@ -1,5 +1,3 @@
-import { access, constants, stat } from "node:fs/promises";
-import { dirname } from "node:path";
 import type { AbortOptions } from "../abort.js";
 import { BoundProtocol } from "../agent/bound-protocol.js";
 import { estimateConfiguration, memoryRooms } from "../config/estimate.js";
@@ -14,9 +12,9 @@ import { HindsearchError } from "../errors.js";
 import type { JudgeInput } from "../judge/input.js";
 import { formatBytes } from "../policy/memory/report.js";
 import type { Policy } from "../policy/policy.js";
-import { RunDirectory } from "../runs/run.js";
 import { describePolicy } from "../training/settings.js";
 import type { Check, Finding } from "./check.js";
+import { checkRunFolder } from "./run-folder.js";
 
 /** Text of several scripts, with what must never become a control token. */
 const SAMPLE = "The score of Légende (1985) — 音楽は誰? <|im_end|></s> 12,345";
@@ -90,7 +88,7 @@ export function setupChecks(configuration: ReadConfiguration, held: Held, { sign
           ? () => ({ status: "skipped", detail: "none is configured: plain GRPO" })
           : withModel((loaded) => checkJudge(configuration, loaded, held, signal)),
     },
-    { name: "run folder", run: () => checkRunFolder(configuration) },
+    { name: "run folder", run: () => checkRunFolder(configuration.resolve(configuration.values.run.folder)) },
   ];
 }
 
@@ -154,30 +152,4 @@ async function checkJudge(
   // It answered; what it wrote is no critique, as a small model's may be.
   if (critique?.status !== "failed") return { status: "warning", detail };
   throw new HindsearchError("RETRIEVAL_FAILED", detail);
-}
-
-async function checkRunFolder(configuration: ReadConfiguration): Promise<Finding> {
-  const folder = configuration.resolve(configuration.values.run.folder);
-  if (await RunDirectory.exists(folder)) {
-    const run = await RunDirectory.open(folder, () => {});
-    const latest = await run.checkpoints.latest();
-    return {
-      status: "warning",
-      detail: `holds a run already, ${latest ? `with a checkpoint of step ${latest.step}` : "without a checkpoint"}: --resume goes on with it`,
-    };
-  }
-  let parent = folder;
-  while (
-    !(await stat(parent).then(
-      (status) => status.isDirectory(),
-      () => false,
-    ))
-  )
-    parent = dirname(parent);
-  try {
-    await access(parent, constants.W_OK);
-  } catch (cause) {
-    throw new HindsearchError("IO", `${folder} cannot be written: ${(cause as Error).message}.`, { cause });
-  }
-  return "can be written";
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { Random } from "../lib/data/random.js";
-import { type ReferenceSizes, referenceLogProbs } from "../lib/doctor/reference-model.js";
-import { selfTest, TOLERANCE } from "../lib/doctor/self-test.js";
+import { Random } from "../../lib/data/random.js";
+import { type ReferenceSizes, referenceLogProbs } from "../../lib/doctor/reference-model.js";
+import { selfTest, TOLERANCE } from "../../lib/doctor/self-test.js";
 
 test("the engine is well within the tolerance in f32", async () => {
   const { logProb, gradient } = await selfTest("f32");

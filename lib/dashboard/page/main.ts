@@ -110,7 +110,7 @@ function fillHeader({ view: shownView, parameters }: Route): void {
   nameTheme();
   onThemeChange(() => {
     nameTheme();
-    view?.redraw();
+    view?.redraw?.();
   });
   fill(
     document.getElementById("top") as HTMLElement,

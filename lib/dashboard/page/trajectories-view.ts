@@ -103,8 +103,6 @@ export class TrajectoriesView implements View {
     return true;
   }
 
-  redraw(): void {}
-
   key({ key }: KeyboardEvent): boolean {
     switch (key) {
       case "j":

@@ -9,8 +9,8 @@ export interface View {
   refresh(): Promise<void>;
   /** The address changed within the view. Whether it could follow; otherwise, as without this, the view is made anew. */
   follow?(parameters: URLSearchParams): boolean;
-  /** The theme changed. */
-  redraw(): void;
+  /** The theme changed; for what style sheets do not reach. */
+  redraw?(): void;
   /** A key that nothing on the page took. Whether it meant something. */
   key?(event: KeyboardEvent): boolean;
   /** Lets go of everything. */

@@ -32,7 +32,7 @@ export interface PolicyJudgeOptions extends Omit<CritiqueWritingOptions, "tokeni
   templateVariables?: Readonly<Record<string, unknown>> | undefined;
   /** Counts and cuts critiques: that of the policy in training, if it is another one. Default: the judge's own. */
   tokenizer?: TextTokenizer | undefined;
-  /** Sampling temperature. Default 0. */
+  /** Sampling temperature: 0, or 1e-4 to 1e4. Default 0. */
   temperature?: number | undefined;
   /** Of the random numbers at a temperature above 0: whole, 0 to 2^64 - 1. Default 0. */
   seed?: bigint | number | undefined;

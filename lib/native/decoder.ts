@@ -1,5 +1,8 @@
 import type { Cancellation } from "./cancellation.js";
 
+/** Temperatures of a distribution, as the engine checks them; 0 of {@link Sampling} is none. @internal */
+export const TEMPERATURES = { least: 1e-4, most: 1e4 } as const;
+
 /** The distribution that tokens are drawn from; filters apply in the order temperature, top-k, top-p, min-p. */
 export interface Sampling {
   /** Logits are divided by it; 0 takes the likeliest token. From 1e-4 to 1e4. */

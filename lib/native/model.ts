@@ -112,7 +112,7 @@ export interface NativeScore {
 
 /** How an objective is computed. */
 export interface ForwardBackwardOptions extends AbortOptions {
-  /** The temperature that the tokens were sampled with. @defaultValue 1 */
+  /** The temperature that the tokens were sampled with, from 1e-4 to 1e4. @defaultValue 1 */
   temperature?: number;
   /** Keep one tensor per layer and compute the rest again: less memory, a third more time. @defaultValue true */
   checkpointActivations?: boolean;

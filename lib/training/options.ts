@@ -102,8 +102,8 @@ export interface HindSearchOptions extends AbortOptions, MemoryOptions {
   /** Of order, sampling and evaluation: a safe integer from 0. Default 0. */
   seed?: number;
   /**
-   * The sampling distribution, by default the full softmax at temperature 1. Another temperature above 0 is used for
-   * rollout, training, reference and teacher alike. Truncated support is refused, see `checkTrainingSampling`.
+   * The sampling distribution, by default the full softmax at temperature 1. Another temperature from 1e-4 to 1e4 is
+   * used for rollout, training, reference and teacher alike. Truncated support is refused, see `checkTrainingSampling`.
    */
   sampling?: Partial<Sampling>;
   /** Rewards to advantages. Default: group mean, divided by the standard deviation. */

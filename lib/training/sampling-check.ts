@@ -1,5 +1,6 @@
 import { FULL_SAMPLING, type Sampling } from "../agent/trajectory.js";
 import { HindsearchError } from "../errors.js";
+import { TEMPERATURES } from "../native/decoder.js";
 
 /**
  * The sampling distribution of training.
@@ -20,11 +21,12 @@ export function checkTrainingSampling(sampling: Partial<Sampling> = {}): Samplin
         "Leave the filters out; they are for evaluation and use.",
     );
   }
-  if (!(temperature > 0) || !Number.isFinite(temperature)) {
+  if (!(temperature >= TEMPERATURES.least && temperature <= TEMPERATURES.most)) {
     throw new HindsearchError(
       "INVALID_ARGUMENT",
-      `Training cannot sample at temperature ${temperature}: all trajectories of a group would be the same and none ` +
-        "had an advantage. Give a temperature above 0; 1 is the usual one.",
+      `Training cannot sample at temperature ${temperature}: give one from ${TEMPERATURES.least} to ` +
+        `${TEMPERATURES.most}; 1 is the usual one. At 0 all trajectories of a group would be the same and none had an ` +
+        "advantage.",
     );
   }
   return { temperature, topK, topP, minP };

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "native/addon/model_options.h"
+#include "native/backend/temperature.h"
 
 namespace hindsearch {
 namespace {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "native/backend/temperature.h"
+
 namespace hindsearch {
 namespace {
 

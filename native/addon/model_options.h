@@ -9,10 +9,6 @@
 
 namespace hindsearch {
 
-// Beyond these a quotient of logits and temperature is no useful number any more.
-inline constexpr double kMinTemperature = 1e-4;
-inline constexpr double kMaxTemperature = 1e4;
-
 ModelConfig read_config(const Argument& argument);
 ComputeType read_compute(const Argument& argument);
 Arena read_arena(const Argument& argument);

@@ -120,9 +120,10 @@ class PassIndex {
 };
 
 // The distribution a token is drawn from. temperature 0 is greedy: the first of the largest
-// logits. Filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised
-// result of the one before. top-k keeps all ties of the k-th; top-p drops from the smallest up
-// while the dropped mass is at most 1 - top_p, among equals the higher ids first.
+// logits; others are those of temperature.h. Filters apply in the order temperature, top-k, top-p,
+// min-p, each on the renormalised result of the one before. top-k keeps all ties of the k-th; top-p
+// drops from the smallest up while the dropped mass is at most 1 - top_p, among equals the higher
+// ids first.
 struct Sampling {
   float temperature = 1;
   std::int32_t top_k = 0;  // 0: off

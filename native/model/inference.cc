@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "native/backend/temperature.h"
 #include "native/model/inference_pass.h"
 #include "native/model/model.h"
 #include "native/model/scored_tokens.h"
@@ -14,7 +15,7 @@ namespace hindsearch {
 namespace {
 
 void check_options(const ScoreOptions& options, const PackedSequences& packed) {
-  check_temperature(options.temperature, "score");
+  check_temperature("score", options.temperature, false);
   const std::size_t count = packed.offsets.size() - 1;
   if (options.first.size() != count) {
     throw Error(code::kInvalidArgument, "score: first has " + std::to_string(options.first.size()) +

@@ -54,12 +54,6 @@ float* Model::State::own_gradients() {
   return gradients->data();
 }
 
-void check_temperature(float temperature, const char* call) {
-  if (std::isfinite(temperature) && temperature > 0) return;
-  throw Error(code::kInvalidArgument, std::string(call) + ": temperature is " +
-                                          std::to_string(temperature) + ", expected more than 0");
-}
-
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
 

@@ -27,7 +27,7 @@ struct TensorSink {
 };
 
 struct ScoreOptions {
-  float temperature = 1;            // > 0
+  float temperature = 1;            // that of the sampler
   std::vector<std::int64_t> first;  // per sequence: first token index to score, 1 .. its length
   bool entropy = true;
   std::int64_t micro_batch_tokens = 4096;  // sequences are never cut; a longer one goes alone
@@ -42,7 +42,7 @@ struct ScoreResult {             // aligned with PackedSequences::tokens; 0 wher
 };
 
 struct TrainOptions {
-  float temperature = 1;                   // > 0; that of the sampler
+  float temperature = 1;                   // that of the sampler
   bool checkpoint_activations = true;      // keep one tensor a layer, recompute the rest
   std::int64_t micro_batch_tokens = 4096;  // sequences are never cut; a longer one goes alone
 };
@@ -68,8 +68,8 @@ class Model {
   Backend& backend() const;
   bool frozen() const;
   std::uint64_t version() const;  // grows with every change of the weights
-  // Memory held: weights, packed copies, gradients, moments, rotary tables, a decoder's buffers. What
-  // a snapshot still shares with its model is counted in both.
+  // Memory held: weights, packed copies, gradients, moments, rotary tables, a decoder's buffers.
+  // What a snapshot still shares with its model is counted in both.
   std::size_t bytes() const;
 
   // A frozen model with the weights of now, that cannot be trained. Shares memory with this model
@@ -93,8 +93,8 @@ class Model {
 
   // Decoder's entry: runs the new rows of `sequences` (tokens and positions are packed like the
   // rows), writes their keys and values to `pages`, and leaves the logits of `logit_rows` (row
-  // numbers) in logits [logit_rows.size(), V], on the device; V = config().token_limit. `logits` has
-  // room for backend().padded_rows(sequences.size()) rows.
+  // numbers) in logits [logit_rows.size(), V], on the device; V = config().token_limit. `logits`
+  // has room for backend().padded_rows(sequences.size()) rows.
   void forward_cached(std::span<const Token> tokens, std::span<const std::int32_t> positions,
                       std::span<const SequenceRows> sequences, const KvPages& pages,
                       std::span<const std::int32_t> logit_rows, float* logits);

@@ -57,7 +57,4 @@ struct Model::State {
   float* own_gradients();
 };
 
-// Throws Error(INVALID_ARGUMENT) unless it is finite and above 0.
-void check_temperature(float temperature, const char* call);
-
 }  // namespace hindsearch

@@ -1,6 +1,7 @@
 // The objective's gradient over micro-batches.
 #include <vector>
 
+#include "native/backend/temperature.h"
 #include "native/model/inference_pass.h"
 #include "native/model/model.h"
 #include "native/model/scored_tokens.h"
@@ -41,7 +42,7 @@ ObjectiveResult Model::forward_backward(const PackedSequences& packed, const Obj
   State& s = *state_;
   s.require_trainable(kCall);
   validate(packed, s.config, kCall);
-  check_temperature(options.temperature, kCall);
+  check_temperature(kCall, options.temperature, false);
   ObjectiveSum sum(objective, packed.offsets);
   std::vector<float> log_probs(packed.tokens.size());
   // Enters the tokens and returns their dL/dlogprob.

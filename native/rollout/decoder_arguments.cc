@@ -1,10 +1,10 @@
 #include "native/rollout/decoder_arguments.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string>
 
+#include "native/backend/temperature.h"
 #include "native/core/error.h"
 
 namespace hindsearch {
@@ -29,10 +29,7 @@ void check_bytes(const TokenBytes& table, std::int64_t ids) {
 }
 
 void check_sampling(const char* where, const Sampling& sampling) {
-  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature)) {
-    refuse(where, "temperature is " + std::to_string(sampling.temperature) +
-                      ", expected a finite number, 0 (greedy) or more");
-  }
+  check_temperature(where, sampling.temperature, true);
   if (sampling.top_k < 0) {
     refuse(where, "topK is " + std::to_string(sampling.top_k) + ", expected 0 (off) or more");
   }

@@ -59,8 +59,11 @@ TEST(refuses_text_and_options_outside_their_range) {
     change(options);
     CHECK_ERROR(code::kInvalidArgument, submit({1}, options));
   };
-  for (const float bad : {-0.1f, nan, infinity})
+  for (const float bad : {-0.1f, 1e-45f, 1e-38f, 9.9e-5f, 1.01e4f, nan, infinity})
     with([&](auto& o) { o.sampling.temperature = bad; });
+  CHECK_EQ(
+      CHECK_ERROR(code::kInvalidArgument, submit({1}, segment(1, 0x1p-20f))),
+      std::string("submit: temperature is 9.5367432e-07, expected 0 (greedy) or 0.0001 to 10000"));
   for (const float bad : {0.0f, -1.0f, 1.1f, nan}) with([&](auto& o) { o.sampling.top_p = bad; });
   for (const float bad : {-0.1f, 1.1f, nan}) with([&](auto& o) { o.sampling.min_p = bad; });
   with([](auto& o) { o.sampling.top_k = -1; });

@@ -1,6 +1,7 @@
 // The vocabulary head and the sampler's full-vocabulary path.
 #include <limits>
 
+#include "native/backend/temperature.h"
 #include "native/test/backends.h"
 #include "native/test/reference.h"
 
@@ -98,6 +99,29 @@ TEST(head_backward_matches_float64) {
       const double bound = backend.compute() == ComputeType::f32 ? 5e-6 : 4e-3;
       CHECK(relative_error(d_weight, expected_weight) < bound);
       if (s.vocabulary > 1) CHECK(relative_error(d_hidden, expected_hidden) < bound);
+    }
+  });
+}
+
+// At both ends of the temperatures nothing overflows, even of logits that no sound model has.
+TEST(every_temperature_has_finite_scores_and_gradients) {
+  for_backends([](Backend& backend) {
+    for (const double temperature : {kMinTemperature, kMaxTemperature}) {
+      const Shape shape{7, 1600, 40};
+      Case c(backend, shape, static_cast<float>(temperature));
+      for (const float scale : {1.0f, 1e28f}) {
+        for (float& x : c.hidden) x *= scale;
+        backend.head_log_probs(c.states(), c.rows(), *c.head, c.temperature, c.targets.data(),
+                               c.log_probs.data(), c.log_sums.data(), c.entropies.data());
+        const Floats g = normal(shape.rows, 4);
+        Floats d_hidden(c.hidden.size()), d_weight(c.weight.size());
+        backend.head_backward(c.states(), c.rows(), *c.head, c.weight.data(), c.temperature,
+                              c.targets.data(), c.log_sums.data(), g.data(), d_hidden.data(),
+                              d_weight.data());
+        for (const Floats& numbers : {c.log_probs, c.log_sums, c.entropies, d_hidden, d_weight}) {
+          for (const float number : numbers) CHECK(std::isfinite(number));
+        }
+      }
     }
   });
 }

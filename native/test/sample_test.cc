@@ -3,6 +3,7 @@
 #include <string>
 
 #include "native/backend/sampling.h"
+#include "native/backend/temperature.h"
 #include "native/test/backends.h"
 #include "native/test/json.h"
 #include "native/test/reference.h"
@@ -113,6 +114,32 @@ TEST(greedy_takes_the_first_of_the_largest) {
     const auto p = filter_probabilities(logits.data(), 1700, {.temperature = 0});
     CHECK_EQ(p[777], 1.0f);
     CHECK_EQ(p[1234], 0.0f);
+  });
+}
+
+// At both ends of the temperatures nothing overflows, even of logits that no sound model has.
+TEST(every_temperature_has_a_distribution) {
+  for_instruction_sets([](Backend& backend) {
+    for (const float scale : {1e-30f, 3.0f, 1e30f}) {
+      Floats logits = normal(1700, 7, scale);
+      logits[77] = -kInfinity;
+      logits[1234] = 7 * scale;
+      for (const double temperature : {kMinTemperature, kMaxTemperature}) {
+        for (const Sampling& filters :
+             {Sampling{}, Sampling{.top_k = 5}, Sampling{.top_p = 0.5f}, Sampling{.min_p = 0.1f}}) {
+          Sampling sampling = filters;
+          sampling.temperature = static_cast<float>(temperature);
+          const Draws draws = draw(backend, logits, sampling, {0, 0.5, 1 - 0x1p-53});
+          for (std::size_t i = 0; i < draws.tokens.size(); ++i) {
+            CHECK(logits[static_cast<std::size_t>(draws.tokens[i])] > -kInfinity);
+            CHECK(std::isfinite(draws.log_probs[i]));
+            if (double{scale} > temperature) CHECK_EQ(draws.tokens[i], 1234);
+          }
+          for (const float p : filter_probabilities(logits.data(), 1700, sampling))
+            CHECK(std::isfinite(p));
+        }
+      }
+    }
   });
 }
 

@@ -57,9 +57,19 @@ TEST(wrong_batches_are_refused) {
   refused({{1, 2}, {0, 2}}, {1, {0}, false}, "first of sequence 0 is 0");
   refused({{1, 2}, {0, 2}}, {1, {3}, false}, "first of sequence 0 is 3");
   refused({{1, 2}, {0, 2}}, {1, {}, false}, "first has 0 entries");
-  refused({{1, 2}, {0, 2}}, {0, {1}, false}, "temperature");
-  refused({{1, 2}, {0, 2}}, {NAN, {1}, false}, "temperature");
   refused({{1, 2}, {0, 2}}, {1, {1}, false, 0}, "micro_batch_tokens");
+}
+
+TEST(wrong_temperatures_are_refused) {
+  const auto m = testing::full_model();
+  for (const float bad : {0.0f, -1.0f, 1e-45f, 1e-38f, 9.9e-5f, 1.01e4f, INFINITY, NAN}) {
+    TrainOptions options;
+    options.temperature = bad;
+    CHECK_ERROR(code::kInvalidArgument, m->score({{1, 2}, {0, 2}}, {bad, {1}, false}));
+    CHECK_ERROR(code::kInvalidArgument, m->forward_backward({{1, 2}, {0, 2}}, {}, options));
+  }
+  CHECK_EQ(CHECK_ERROR(code::kInvalidArgument, m->score({{1, 2}, {0, 2}}, {0x1p-20f, {1}, false})),
+           std::string("score: temperature is 9.5367432e-07, expected 0.0001 to 10000"));
 }
 
 TEST(wrong_optimizer_options_are_refused) {

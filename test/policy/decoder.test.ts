@@ -175,6 +175,7 @@ describe("wrong use", () => {
     ["an id that is none", () => decoder.submit([1, 150])],
     ["half an id", () => decoder.submit([1, 1.5])],
     ["a negative temperature", () => decoder.submit(prompt, { temperature: -1 })],
+    ["a temperature next to zero", () => decoder.submit(prompt, { temperature: 1e-38 })],
     ["a temperature that is no number", () => decoder.submit(prompt, { temperature: Number.NaN })],
     ["half a token of length", () => decoder.submit(prompt, { maxNewTokens: 1.5 })],
     ["top-p 0", () => decoder.submit(prompt, { topP: 0 })],

@@ -221,6 +221,7 @@ describe("wrong use", () => {
       () => policy.score([{ tokens, first: 0 }]),
       () => policy.score([{ tokens, first: 31 }]),
       () => policy.score([{ tokens }], { temperature: 0 }),
+      () => policy.score([{ tokens }], { temperature: 1e-38 }),
       () => policy.score([{ tokens }], { microBatchTokens: 0 }),
       () => policy.step({ learningRate: Number.NaN }),
       () => policy.step({ learningRate: -1 }),

@@ -18,6 +18,7 @@ describe("what is refused", () => {
     await refuse({ sampling: { topK: 20 } }, /topK 20/);
     await refuse({ sampling: { minP: 0.1 } }, /minP 0.1/);
     await refuse({ sampling: { temperature: 0 } }, /temperature 0.*had an advantage/);
+    await refuse({ sampling: { temperature: 1e-38 } }, /temperature 1e-38.*0\.0001 to 10000/);
   });
 
   test("evaluation questions among the training questions", async () => {

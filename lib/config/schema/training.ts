@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { TEMPERATURES } from "../../native/decoder.js";
 import type { HindSearchOptions } from "../../training/options.js";
 import { count } from "./fields.js";
 import { Decoder } from "./model.js";
@@ -92,7 +93,8 @@ const shape = {
     .strictObject({
       temperature: z
         .number()
-        .positive()
+        .min(TEMPERATURES.least)
+        .max(TEMPERATURES.most)
         .default(1)
         .describe("For rollout, training, reference and teacher alike."),
     })

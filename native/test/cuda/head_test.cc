@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "native/backend/temperature.h"
 #include "native/test/cuda/device_case.h"
 
 namespace hindsearch::testing {
@@ -95,6 +96,22 @@ TEST(log_probs_are_those_of_the_cpu) {
           CHECK_NEAR(actual.entropies[r], expected.entropies[r], 1e-5);
         }
         if (shape.rows > 1000) break;
+      }
+    }
+  });
+}
+
+TEST(every_temperature_has_finite_scores_and_gradients) {
+  for_compute_types([](const DeviceCase& device, Backend&) {
+    const Problem problem({5, 2501, 40});
+    for (const double bound : {kMinTemperature, kMaxTemperature}) {
+      const auto temperature = static_cast<float>(bound);
+      const Scores scores = score(device, problem, temperature);
+      const Gradients gradients = differentiate(device, problem, temperature, scores.log_sums,
+                                                Floats(problem.weight.size()));
+      for (const Floats& numbers : {scores.log_probs, scores.log_sums, scores.entropies,
+                                    gradients.hidden, gradients.weight}) {
+        for (const float number : numbers) CHECK(std::isfinite(number));
       }
     }
   });

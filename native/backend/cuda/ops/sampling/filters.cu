@@ -170,14 +170,13 @@ __global__ void __launch_bounds__(kRowThreads)
   const Sampling& sampling = request.sampling;
   const float* const logits = rows.data + std::int64_t{request.row} * rows.vocabulary;
   const float top = find_largest(logits, rows.vocabulary, rows.whole, spans);
-  // Below 2^-128 the inverse of a temperature is infinite: not even the largest logit has a mass.
-  const float scale = 1 / sampling.temperature;
-  if (!(top > -kInfinity && top < kInfinity && scale < kInfinity)) {
+  if (!(top > -kInfinity && top < kInfinity)) {
     if (threadIdx.x == 0) drawn[request.row] = {0, kNaN};
     return;
   }
 
   BlockSums block(memory.sums);
+  const float scale = 1 / sampling.temperature;
   Candidates row{logits, nullptr, rows.vocabulary, rows.whole, -kInfinity, top, scale};
   if (sampling.top_k > 0 && sampling.top_k < rows.vocabulary) {
     keep_top_k(row, sampling.top_k, block, spans, memory.list);

@@ -16,7 +16,6 @@ import type {
   MemoryEstimateOptions,
   MemoryPart,
   MemoryPhase,
-  MemorySettings,
   PhaseEstimate,
   SizedModel,
 } from "./report.js";
@@ -82,33 +81,12 @@ function resolve(model: JsonObject | SizedModel, options: MemoryEstimateOptions)
   const decoder =
     options.decoder === false ? null : decoderSizes({ config, compute, device }, options.decoder ?? {});
   const { tokenLimit } = config;
-  const counts = {
-    microBatchTokens,
-    longestSequence,
-    longestScored,
-    sequences,
-    threads,
-    tokenLimit,
-    ...decoder,
-  };
-  for (const [name, value] of Object.entries(counts)) {
+  const counts = { microBatchTokens, longestSequence, longestScored, sequences, threads, tokenLimit };
+  for (const [name, value] of Object.entries({ ...counts, ...decoder })) {
     if (Number.isSafeInteger(value) && value >= 1) continue;
     throw new HindsearchError("INVALID_ARGUMENT", `${name} is ${value}, expected an integer of at least 1.`);
   }
-  const settings: MemorySettings = {
-    device,
-    compute,
-    training,
-    frozenCopy,
-    checkpointActivations,
-    decoder,
-    microBatchTokens,
-    longestSequence,
-    longestScored,
-    sequences,
-    threads,
-    tokenLimit,
-  };
+  const settings = { device, compute, training, frozenCopy, checkpointActivations, decoder, ...counts };
   return { config, settings };
 }
 

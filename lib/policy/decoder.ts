@@ -13,7 +13,7 @@ import type {
 } from "../native/decoder.js";
 import type { NativeModelConfig } from "../native/model.js";
 import { type Tokens, toInt32Array } from "./batch.js";
-import { decoderSizes } from "./decoder-sizes.js";
+import { decoderSizes } from "./memory/decoder-sizes.js";
 import { requireDecoder } from "./memory/limit.js";
 import type { MemoryOptions } from "./policy-options.js";
 import type { Tokenizer } from "./tokenizer.js";

@@ -5,12 +5,12 @@ import { loadAddon } from "../../native/load.js";
 import type { ComputeType } from "../../native/model.js";
 import { chooseCompute } from "../compute.js";
 import { parseModelConfig } from "../config.js";
-import { decoderSizes } from "../decoder-sizes.js";
 import type { JsonObject } from "../json-file.js";
 import { MICRO_BATCH_TOKENS } from "../passes.js";
 import type { DecoderOptions } from "../policy-options.js";
 import { cpuDecoding, cpuLoading, cpuPhases } from "./cpu.js";
 import { cudaDecoding, cudaLoading, cudaPhases } from "./cuda.js";
+import { decoderSizes } from "./decoder-sizes.js";
 import type {
   MemoryEstimate,
   MemoryEstimateOptions,

@@ -1,10 +1,10 @@
-import type { DecoderOptions } from "../native/decoder.js";
-import { cacheNumberBytes, type EngineModel } from "./memory/sizes.js";
+import type { DecoderOptions } from "../../native/decoder.js";
+import { cacheNumberBytes, type EngineModel } from "./sizes.js";
 
 const MOST_CACHE_BYTES = 2 ** 30;
 
 /**
- * Fills in the defaults.
+ * Fills in the defaults; that of the cache is what memory allows for.
  *
  * @internal
  */

@@ -97,7 +97,7 @@ void run(ComputeType compute) {
          [&] { backend->linear(in, rows, *packed, {}, l.result->data()); });
     auto d_in = *l.in;
     time(name(" input gradient"), kLayers, [&] {
-      backend->linear_backward_input(d_result, rows, *packed, weight.data(), d_in.data(), false);
+      backend->linear_backward_input(d_result, rows, *packed, weight.data(), d_in.data());
     });
     time(name(" weight gradient"), kLayers, [&] {
       backend->linear_backward_weight(d_result, in, rows, l.n, l.k, d_weight.data(), nullptr);

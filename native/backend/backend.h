@@ -204,11 +204,10 @@ class Backend {
   // y[R, N] = base + x[R, K] w^T.
   virtual void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight,
                       const Base& base, float* y) = 0;
-  // d_x[R, K] = d_y[R, N] w; with `accumulate` added to d_x. `packed` was made of `weight`: a
-  // backend reads whichever suits it.
+  // d_x[R, K] = d_y[R, N] w. `packed` was made of `weight`: a backend reads whichever suits it.
   virtual void linear_backward_input(const Operand& d_y, std::int64_t rows,
-                                     const PackedMatrix& packed, const float* weight, float* d_x,
-                                     bool accumulate) = 0;
+                                     const PackedMatrix& packed, const float* weight,
+                                     float* d_x) = 0;
   // d_weight[N, K] += d_y^T x;  d_bias[N] += column sums of d_y, which then is not rounded (may be
   // null).
   virtual void linear_backward_weight(const Operand& d_y, const Operand& x, std::int64_t rows,

@@ -18,7 +18,7 @@ void normed_linear_backward(const Network& network, std::int64_t rows, const flo
   const Operand normed = backend.rms_norm_operand(
       x, rows, hidden, norm_weight, network.config.rms_epsilon, scratch.norm, nullptr);
   backend.linear_backward_weight(d_y, normed, rows, n, hidden, gradients + weight_at, d_bias);
-  backend.linear_backward_input(d_y, rows, packed, network.weight(weight_at), scratch.norm, false);
+  backend.linear_backward_input(d_y, rows, packed, network.weight(weight_at), scratch.norm);
   backend.rms_norm_backward(rows_view(x, rows, hidden), inv_rms, norm_weight,
                             rows_view(static_cast<const float*>(scratch.norm), rows, hidden),
                             rows_view(d_x, rows, hidden), gradients + norm_at);
@@ -33,7 +33,7 @@ void mlp_backward(const Network& network, std::int64_t rows, std::int32_t l, Lay
   const std::int64_t hidden = network.config.hidden, width = network.config.intermediate;
   const Operand d_output = as_operand(d_x, hidden);
   backend.linear_backward_input(d_output, rows, *packed.down, network.weight(at.down),
-                                scratch.activation, false);
+                                scratch.activation);
   const auto [d_gate_up, activation] =
       backend.silu_gate_backward(tape.gate_up, scratch.activation, rows, width);
   backend.linear_backward_weight(d_output, activation, rows, hidden, width, gradients + at.down,
@@ -83,7 +83,7 @@ void attention_backward(const Network& network, const PassRows& pass, std::int32
   backend.linear_backward_weight(d_output, as_operand(tape.attention, query), rows, hidden, query,
                                  gradients + at.o, nullptr);
   backend.linear_backward_input(d_output, rows, *packed.o, network.weight(at.o),
-                                scratch.d_attention, false);
+                                scratch.d_attention);
   heads_backward(network, pass, l, tape, scratch, gradients);
   normed_linear_backward(network, rows, x, tape.attention_inv_rms, at.input_norm,
                          as_operand(scratch.d_qkv, network.qkv_width()), *packed.qkv, at.qkv,

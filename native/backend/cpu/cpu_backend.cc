@@ -162,9 +162,9 @@ class CpuBackend final : public Backend {
   }
   bool frozen_matrices_packed() const override { return false; }
   void linear_backward_input(const Operand& d_y, std::int64_t rows, const PackedMatrix& packed,
-                             const float* weight, float* d_x, bool accumulate) override {
+                             const float* weight, float* d_x) override {
     cpu::linear_backward_input(gemm_, numbers_of(gemm_, d_y), rows, weight, packed.rows(),
-                               packed.columns(), d_x, accumulate);
+                               packed.columns(), d_x);
   }
   void linear_backward_weight(const Operand& d_y, const Operand& x, std::int64_t rows,
                               std::int64_t n, std::int64_t k, float* d_weight,

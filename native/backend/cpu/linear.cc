@@ -21,8 +21,7 @@ std::int64_t fitting(std::int64_t total, std::int64_t quantum, std::size_t bytes
 }  // namespace
 
 void linear_backward_input(const GemmKernels& kernels, const Numbers& d_y, std::int64_t rows,
-                           const float* weight, std::int64_t n, std::int64_t k, float* d_x,
-                           bool accumulate) {
+                           const float* weight, std::int64_t n, std::int64_t k, float* d_x) {
   if (rows == 0) return;
   const std::int64_t panel = std::int64_t{kernels.tile_vectors} * kernels.width;
   const std::int64_t chunk = fitting(k, panel, packed_bytes(kernels, n, k));
@@ -30,7 +29,7 @@ void linear_backward_input(const GemmKernels& kernels, const Numbers& d_y, std::
     const std::int64_t columns = std::min(chunk, k - first);
     const PanelView w = pack_scratch(kernels, Slot::right, {weight + first, k}, n, columns);
     float* const to = d_x + first;
-    multiply(kernels, rows, {d_y, false}, w, accumulate ? AddedTo{to, k} : AddedTo{}, to, k);
+    multiply(kernels, rows, {d_y, false}, w, {}, to, k);
   }
 }
 

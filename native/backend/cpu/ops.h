@@ -11,8 +11,7 @@ namespace hindsearch::cpu {
 
 // linear.cc
 void linear_backward_input(const GemmKernels& kernels, const Numbers& d_y, std::int64_t rows,
-                           const float* weight, std::int64_t n, std::int64_t k, float* d_x,
-                           bool accumulate);
+                           const float* weight, std::int64_t n, std::int64_t k, float* d_x);
 void linear_backward_weight(const Kernels& kernels, ComputeType compute, const Numbers& d_y,
                             const Numbers& x, std::int64_t rows, std::int64_t n, std::int64_t k,
                             float* d_weight, float* d_bias);

@@ -109,8 +109,8 @@ class CudaBackend final : public Backend {
     cuda::linear(context_, x, rows, matrix_of(weight), base, y);
   }
   void linear_backward_input(const Operand& d_y, std::int64_t rows, const PackedMatrix& packed,
-                             const float*, float* d_x, bool accumulate) override {
-    cuda::linear_backward_input(context_, d_y, rows, matrix_of(packed), d_x, accumulate);
+                             const float*, float* d_x) override {
+    cuda::linear_backward_input(context_, d_y, rows, matrix_of(packed), d_x);
   }
   void linear_backward_weight(const Operand& d_y, const Operand& x, std::int64_t rows,
                               std::int64_t n, std::int64_t k, float* d_weight,

@@ -74,7 +74,7 @@ Factor factor(const Context& context, const Operand& x, std::int64_t rows, std::
 void linear(const Context& context, const Operand& x, std::int64_t rows, const Matrix& weight,
             const Base& base, float* y);
 void linear_backward_input(const Context& context, const Operand& d_y, std::int64_t rows,
-                           const Matrix& weight, float* d_x, bool accumulate);
+                           const Matrix& weight, float* d_x);
 void linear_backward_weight(const Context& context, const Operand& d_y, const Operand& x,
                             std::int64_t rows, std::int64_t n, std::int64_t k, float* d_weight,
                             float* d_bias);

@@ -52,21 +52,17 @@ TEST(linear_backward_matches_the_cpu) {
       const auto rows = static_cast<std::int64_t>(s.rows), n = static_cast<std::int64_t>(s.n),
                  k = static_cast<std::int64_t>(s.k);
       const Floats x = normal(s.rows * s.k, 1), w = normal(s.n * s.k, 2),
-                   d_y = normal(s.rows * s.n, 3), before = normal(s.rows * s.k, 4),
-                   d_weight_before = normal(s.n * s.k, 5), d_bias_before = normal(s.n, 6);
+                   d_y = normal(s.rows * s.n, 3), d_weight_before = normal(s.n * s.k, 5),
+                   d_bias_before = normal(s.n, 6);
       const auto packed = cpu.pack(w.data(), n, k);
       const auto device_x = device.upload(x), device_d_y = device.upload(d_y);
       const DeviceMatrix weight = device.matrix(w, n, k);
-      for (const bool accumulate : {false, true}) {
-        Floats d_x =
-            accumulate ? before : Floats(before.size(), std::numeric_limits<float>::quiet_NaN());
-        const auto device_d_x = device.upload(d_x);
-        cpu.linear_backward_input(as_operand(d_y.data(), n), rows, *packed, w.data(), d_x.data(),
-                                  accumulate);
-        cuda::linear_backward_input(device.context(), as_operand(device_d_y.data(), n), rows,
-                                    weight.view(), device_d_x.data(), accumulate);
-        CHECK(relative_error(device_d_x.download(), reference::widen(d_x)) <= tolerance(s.n));
-      }
+      Floats d_x(x.size(), std::numeric_limits<float>::quiet_NaN());
+      const auto device_d_x = device.upload(d_x);
+      cpu.linear_backward_input(as_operand(d_y.data(), n), rows, *packed, w.data(), d_x.data());
+      cuda::linear_backward_input(device.context(), as_operand(device_d_y.data(), n), rows,
+                                  weight.view(), device_d_x.data());
+      CHECK(relative_error(device_d_x.download(), reference::widen(d_x)) <= tolerance(s.n));
       for (const bool with_bias : {false, true}) {
         Floats d_weight = d_weight_before, d_bias = d_bias_before;
         const auto device_d_weight = device.upload(d_weight), device_d_bias = device.upload(d_bias);
@@ -91,7 +87,7 @@ TEST(no_rows_leave_a_linear_layer_alone) {
     const auto x = device.upload(Floats{1, 2, 3, 4, 5, 6});
     const Operand none = as_operand(x.data(), 2);
     cuda::linear(device.context(), none, 0, weight.view(), bias_of(x.data()), x.data());
-    cuda::linear_backward_input(device.context(), none, 0, weight.view(), x.data(), false);
+    cuda::linear_backward_input(device.context(), none, 0, weight.view(), x.data());
     cuda::linear_backward_weight(device.context(), none, none, 0, 3, 2, x.data(), x.data());
     CHECK(same_bits(x.download(), Floats{1, 2, 3, 4, 5, 6}));
   });

@@ -37,11 +37,11 @@ void linear(const Context& context, const Operand& x, std::int64_t rows, const M
 }
 
 void linear_backward_input(const Context& context, const Operand& d_y, std::int64_t rows,
-                           const Matrix& weight, float* d_x, bool accumulate) {
+                           const Matrix& weight, float* d_x) {
   if (rows == 0) return;
   const std::int64_t n = weight.n, k = weight.k;
   context.cublas.multiply(context.compute, rows, k, n, factor(context, d_y, rows, n, Slot::left),
-                          {weight.data, k}, d_x, k, accumulate);
+                          {weight.data, k}, d_x, k, false);
 }
 
 void linear_backward_weight(const Context& context, const Operand& d_y, const Operand& x,

@@ -24,9 +24,7 @@ DeviceInfo device_info() {
     info.description = device.description;
     info.total_bytes = device.total_bytes;
     info.free_bytes = device.free_bytes;
-    const cuda::CublasLibrary cublas = cuda::open_cublas();
-    cublas.api.destroy(cublas.handle);
-    info.description += ", cuBLAS " + cublas.version + " (" + cublas.path + ")";
+    info.description += ", " + cuda::describe_cublas();
   } catch (const std::exception& error) {
     info.unavailable = error.what();
   }

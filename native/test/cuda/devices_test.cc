@@ -1,11 +1,14 @@
 // What a machine without a usable GPU says, and what one with it. On the model of the device.
 #include "native/backend/cuda/runtime/devices.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "native/backend/cuda/runtime/context.h"
 #include "native/backend/cuda/runtime/cublas.h"
@@ -135,6 +138,28 @@ TEST(a_library_that_is_not_cublas) {
     CHECK(contains(message, "cublasGemmEx"));
   }
   std::filesystem::remove_all(folder);
+}
+
+// Not the first time, because it may be installed meanwhile, and then once for all.
+TEST(cublas_is_asked_until_it_answers) {
+  const std::filesystem::path copy = std::filesystem::temp_directory_path() /
+                                     ("hindsearch-libcublas-" + std::to_string(getpid()) + ".so");
+  const std::string stand_in = std::getenv("HINDSEARCH_CUBLAS");
+  const Variable file("HINDSEARCH_CUBLAS", copy.string());
+  for (int i = 0; i < 2; ++i) CHECK(contains(device_info().unavailable, "cannot open"));
+  std::filesystem::copy_file(stand_in, copy);
+  std::array<DeviceInfo, 4> answers;
+  std::vector<std::thread> threads;
+  for (DeviceInfo& answer : answers) threads.emplace_back([&] { answer = device_info(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const DeviceInfo& answer : answers) {
+    CHECK_EQ(answer.unavailable, std::string());
+    CHECK(contains(answer.description, copy.c_str()));
+  }
+  void* const library = dlopen(copy.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  std::filesystem::remove(copy);
+  const auto handles_given = reinterpret_cast<int (*)()>(dlsym(library, "hindsearchHandlesGiven"));
+  CHECK_EQ(handles_given(), 1);
 }
 
 // Without a word from the user: in the folders where pip and the toolkit put it.

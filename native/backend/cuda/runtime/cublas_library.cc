@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,8 @@ namespace hindsearch::cuda {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kFile = "HINDSEARCH_CUBLAS";
 
 // The newest first: with a driver too old for it no handle is given, and the next is tried.
 constexpr std::array kNames{"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
@@ -152,7 +155,7 @@ std::optional<CublasLibrary> open(const fs::path& file, std::string& reasons) {
 CublasLibrary open_cublas() {
   std::string reasons;
   // Who names a file wants no other.
-  if (const std::string file = variable("HINDSEARCH_CUBLAS"); !file.empty()) {
+  if (const std::string file = variable(kFile); !file.empty()) {
     if (auto found = open(file, reasons)) return *std::move(found);
     give_up(reasons + " (from HINDSEARCH_CUBLAS)");
   }
@@ -173,6 +176,24 @@ CublasLibrary open_cublas() {
   reasons += looked_in.empty() ? "\n  no folder of a CUDA toolkit or of pip's packages was found"
                                : "\n  nothing usable in" + looked_in;
   give_up(reasons);
+}
+
+std::string describe_cublas() {
+  struct Answer {
+    std::string file;  // HINDSEARCH_CUBLAS
+    std::string description;
+  };
+  static std::mutex mutex;
+  // Never destroyed: the engine's thread may ask while the process ends.
+  static Answer& answer = *new Answer;
+  const std::lock_guard lock(mutex);
+  std::string file = variable(kFile);
+  if (answer.description.empty() || answer.file != file) {
+    const CublasLibrary found = open_cublas();
+    found.api.destroy(found.handle);
+    answer = {std::move(file), "cuBLAS " + found.version + " (" + found.path + ")"};
+  }
+  return answer.description;
 }
 
 }  // namespace hindsearch::cuda

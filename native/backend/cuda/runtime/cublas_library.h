@@ -34,4 +34,9 @@ struct CublasLibrary {
 // Opens the first library that gives a handle; it stays open. Throws Error(DEVICE_UNAVAILABLE).
 CublasLibrary open_cublas();
 
+// That library for reports, "cuBLAS 12.4.5 (/usr/.../libcublas.so.12)". From any thread. To ask it
+// takes a handle, so it is asked once, and again only when HINDSEARCH_CUBLAS has changed or where
+// none was found, as one may be installed meanwhile. Throws as open_cublas() does.
+std::string describe_cublas();
+
 }  // namespace hindsearch::cuda

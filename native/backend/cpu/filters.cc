@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
-#include "native/backend/cpu/inverse_sum.h"
 #include "native/backend/cpu/isa.h"
 #include "native/backend/cpu/memory.h"
-#include "native/backend/sampling.h"
 #include "native/backend/cpu/selection.h"
 #include "native/backend/cpu/softmax.h"
+#include "native/backend/inverse_sum.h"
+#include "native/backend/sampling.h"
 
 namespace hindsearch {
 namespace cpu {
@@ -135,9 +135,9 @@ Draw draw_filtered(const RowKernels& kernels, const float* logits, std::int64_t 
                    const Sampling& sampling, double uniform) {
   const Kept kept = filter(kernels, logits, vocabulary, sampling);
   if (std::isnan(kept.total)) return {0, kNaN};
-  const Place chunk = find_place(0, kept.chunks(), uniform * kept.total,
-                                 [&](std::int64_t i) { return kept.sums[i]; });
-  const Place place =
+  const auto chunk = find_place(0, kept.chunks(), uniform * kept.total,
+                                [&](std::int64_t i) { return kept.sums[i]; });
+  const auto place =
       find_place(kept.start(chunk.index), kept.end(chunk.index), chunk.rest,
                  [&](std::int64_t i) { return kept.has(i) ? double{kept.masses[i]} : 0; });
   const float z = (kept.logits[place.index] - kept.top) * kept.inverse_temperature;

@@ -3,11 +3,11 @@
 #include <limits>
 
 #include "native/backend/cpu/filters.h"
-#include "native/backend/cpu/inverse_sum.h"
 #include "native/backend/cpu/memory.h"
 #include "native/backend/cpu/ops.h"
 #include "native/backend/cpu/parallel.h"
 #include "native/backend/cpu/softmax.h"
+#include "native/backend/inverse_sum.h"
 
 namespace hindsearch::cpu {
 namespace {
@@ -61,7 +61,7 @@ Draw largest(const Row& row) {
 // The first token whose cumulative probability is above `uniform`: chunks first, then inside one.
 Draw draw(const RowKernels& kernels, const Row& row, double uniform) {
   const auto mass_of = [&](std::int64_t chunk) { return row.mass(chunk); };
-  const Place chunk = find_place(0, row.chunk_count(), uniform * row.total.sum(), mass_of);
+  const auto chunk = find_place(0, row.chunk_count(), uniform * row.total.sum(), mass_of);
   const std::int64_t start = row.start(chunk.index), count = row.end(chunk.index) - start;
   float weights[kVocabularyChunk];
   // Relative to the chunk's own maximum, so that a chunk of tiny probabilities does not underflow.
@@ -70,8 +70,8 @@ Draw draw(const RowKernels& kernels, const Row& row, double uniform) {
   // The chunk's sum in f32 is too coarse a measure: what it is too large by would be the share of
   // the last token.
   const double fraction = chunk.rest / row.mass(chunk.index);
-  const Place token = find_place(0, count, fraction * kernels.sum_from(weights, count, 0),
-                                 [&](std::int64_t i) { return double{weights[i]}; });
+  const auto token = find_place(0, count, fraction * kernels.sum_from(weights, count, 0),
+                                [&](std::int64_t i) { return double{weights[i]}; });
   return row.draw_of(start + token.index);
 }
 

@@ -1,33 +1,12 @@
-// Inverse of a cumulative sum: how a uniform number becomes a token.
+// find_place() over the lanes of a warp.
 #pragma once
 
 #include "native/backend/cuda/ops/warp.h"
+#include "native/backend/inverse_sum.h"
 
 namespace hindsearch::cuda {
 
-struct Place {
-  int index;
-  double rest;  // of the target, behind what lies before the index
-};
-
-// The first index in [begin, end) at which the sum of weight(i) >= 0 is above `target`. Where
-// rounding leaves the whole sum at or below it, the last one that still moved the sum: never one
-// whose weight is nothing beside the others.
-template <class Weight>
-__device__ __forceinline__ Place find_place(int begin, int end, double target, Weight&& weight) {
-  Place place{begin, target};
-  double sum = 0;
-  for (int i = begin; i < end; ++i) {
-    const double next = sum + weight(i);
-    if (!(next > sum)) continue;
-    place = {i, target - sum};
-    if (next > target) break;
-    sum = next;
-  }
-  return place;
-}
-
-// The same over the lanes of a warp, one weight each, behind a sum of `before`.
+// One weight each, behind a sum of `before`.
 struct LanePlace {
   int lane;      // -1: no weight moved the sum
   bool reached;  // the sum is above the target there

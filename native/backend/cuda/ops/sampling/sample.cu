@@ -37,7 +37,7 @@ __device__ int inverse_cumulative(const float* row, int vocabulary, const Segmen
   double sum = 0;
   for (int s = begin; s < end; ++s) sum += mass(s);
   const LanePlace lane = find_lane(sum, uniform * total.sum);
-  const Place place = find_place(begin, end, lane.rest, mass);
+  const auto place = find_place(begin, end, lane.rest, mass);
   const int segment = __shfl_sync(kAllLanes, place.index, lane.lane);
   const double fraction = __shfl_sync(kAllLanes, place.rest, lane.lane) / mass(segment);
 

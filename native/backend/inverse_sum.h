@@ -1,23 +1,32 @@
 // Inverse of a cumulative sum: how a uniform number becomes a token.
 #pragma once
 
-#include <cstdint>
+#include <type_traits>
 
-namespace hindsearch::cpu {
+// A kernel's own where nvcc compiles it.
+#if defined(__CUDACC__)
+#define HINDSEARCH_DEVICE __device__ __forceinline__
+#else
+#define HINDSEARCH_DEVICE
+#endif
 
+namespace hindsearch {
+
+template <class Index>
 struct Place {
-  std::int64_t index;
+  Index index;
   double rest;  // of the target, behind what lies before the index
 };
 
 // The first index in [begin, end) at which the sum of weight(i) >= 0 is above `target`. Where
 // rounding leaves the whole sum at or below it, the last one that still moved the sum: never one
 // whose weight is nothing beside the others.
-template <class Weight>
-Place find_place(std::int64_t begin, std::int64_t end, double target, Weight&& weight) {
-  Place place{begin, target};
+template <class Index, class Weight>
+HINDSEARCH_DEVICE Place<Index> find_place(std::type_identity_t<Index> begin, Index end,
+                                          double target, Weight&& weight) {
+  Place<Index> place{begin, target};
   double sum = 0;
-  for (std::int64_t i = begin; i < end; ++i) {
+  for (Index i = begin; i < end; ++i) {
     const double next = sum + weight(i);
     if (!(next > sum)) continue;
     place = {i, target - sum};
@@ -27,4 +36,4 @@ Place find_place(std::int64_t begin, std::int64_t end, double target, Weight&& w
   return place;
 }
 
-}  // namespace hindsearch::cpu
+}  // namespace hindsearch

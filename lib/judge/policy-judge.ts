@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { type AbortOptions, throwIfAborted } from "../abort.js";
 import { HindsearchError } from "../errors.js";
+import { TEMPERATURES } from "../native/decoder.js";
 import { parseOptions } from "../network/options.js";
 import { ChatTemplate } from "../policy/chat-template.js";
 import type { DecoderOptions, Policy } from "../policy/policy.js";
@@ -46,7 +47,11 @@ export const policyJudgeShape = {
   name: z.string().min(1).optional(),
   chat: z.boolean().default(true),
   templateVariables: z.record(z.string(), z.unknown()).default({}),
-  temperature: z.number().min(0).default(0),
+  temperature: z
+    .number()
+    .max(TEMPERATURES.most)
+    .refine((t) => t === 0 || t >= TEMPERATURES.least, `must be 0 or at least ${TEMPERATURES.least}`)
+    .default(0),
   seed: z.union([z.bigint(), z.int()]).default(0),
   decoder: z.custom<DecoderOptions>((value) => typeof value === "object" && value !== null).default({}),
   ...critiqueShape,

@@ -240,4 +240,9 @@ describe("what cannot work", () => {
       status: expect.stringMatching(/truncated|unparsable/),
     });
   });
+
+  test.each([-1, 1e-38, 1e5])("temperature %d", async (temperature) => {
+    using policy = await tinyPolicy({ chatTemplate: TEMPLATE });
+    expect(() => new PolicyJudge({ policy, temperature })).toThrow(/temperature/);
+  });
 });

@@ -49,6 +49,7 @@ export const policyJudgeShape = {
   templateVariables: z.record(z.string(), z.unknown()).default({}),
   temperature: z
     .number()
+    .min(0)
     .max(TEMPERATURES.most)
     .refine((t) => t === 0 || t >= TEMPERATURES.least, `must be 0 or at least ${TEMPERATURES.least}`)
     .default(0),

@@ -2,6 +2,7 @@ import { mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { TEMPERATURES } from "../../lib/native/decoder.js";
 import { engine } from "../../lib/policy/engine.js";
 import { Policy } from "../../lib/policy/policy.js";
 import { parametersOf, smallConfig, writeModelFolder, writeTensors } from "../support/model-folder.js";
@@ -209,6 +210,16 @@ describe("scoring", () => {
 
 describe("wrong use", () => {
   const invalid = expect.objectContaining({ name: "HindsearchError", code: "INVALID_ARGUMENT" });
+
+  test("temperatures end where the options say", async () => {
+    using policy = await smallPolicy();
+    const { least, most } = TEMPERATURES;
+    for (const temperature of [least, most]) await policy.score([{ tokens }], { temperature });
+    for (const temperature of [0.999 * least, 1.001 * most]) {
+      const refused = async () => policy.score([{ tokens }], { temperature });
+      await expect(refused()).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
+    }
+  });
 
   test("arguments out of range", async () => {
     using policy = await smallPolicy();

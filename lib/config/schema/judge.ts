@@ -65,7 +65,7 @@ const LocalPolicy = z.strictObject({
     name: "Names the model where critiques are recorded. Default: its folder.",
     chat: "Whether to ask through the model's chat template.",
     templateVariables: "Other variables of the chat template, e.g. `{ enable_thinking: false }`.",
-    temperature: "Sampling temperature.",
+    temperature: "Sampling temperature: 0, or at least 0.0001.",
   }),
   seed: z.int().min(0).default(0).describe("Of the random numbers at a temperature above 0."),
   decoder: Decoder.optional().describe("Size of the decoder's cache and batch."),

@@ -72,7 +72,7 @@ void run(ComputeType compute, std::int64_t tokens) {
   const double product = seconds([&] {
     for (std::int64_t first = 0; first < tokens; first += kPlainRows) {
       const Operand rows{normed.data + first * normed.stride, normed.stride, normed.rounded};
-      backend->linear(rows, kPlainRows, *head, {}, logits.data());
+      backend->linear(rows, kPlainRows, *head, {}, logits.data(), nullptr);
     }
   });
   std::printf(

@@ -94,7 +94,7 @@ void run(ComputeType compute) {
                                                  rounded.data(), nullptr);
     const Operand d_result = as_operand(l.result->data(), l.n);
     time(name(" forward"), kLayers,
-         [&] { backend->linear(in, rows, *packed, {}, l.result->data()); });
+         [&] { backend->linear(in, rows, *packed, {}, l.result->data(), nullptr); });
     auto d_in = *l.in;
     time(name(" input gradient"), kLayers, [&] {
       backend->linear_backward_input(d_result, rows, *packed, weight.data(), d_in.data());

@@ -201,9 +201,10 @@ class Backend {
   // Whether a frozen copy of the weights shall keep its matrices in packed form alone, because
   // memory on the device is dear.
   virtual bool frozen_matrices_packed() const = 0;
-  // y[R, N] = base + x[R, K] w^T.
+  // y[R, N] = base + x[R, K] w^T. `next` (or null) are the weights of the linear layer after this
+  // one, which a backend may begin to fetch.
   virtual void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight,
-                      const Base& base, float* y) = 0;
+                      const Base& base, float* y, const PackedMatrix* next) = 0;
   // d_x[R, K] = d_y[R, N] w. `packed` was made of `weight`: a backend reads whichever suits it.
   virtual void linear_backward_input(const Operand& d_y, std::int64_t rows,
                                      const PackedMatrix& packed, const float* weight,

@@ -1,6 +1,7 @@
 #include "native/core/thread_pool.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -83,7 +84,10 @@ class Pool {
     grow(helpers);
     body_ = &body;
     tasks_ = tasks;
-    next_.store(0, std::memory_order_relaxed);
+    takers_ = static_cast<std::int64_t>(helpers) + 1;
+    for (std::int64_t taker = 0; taker < takers_; ++taker) {
+      next_of(taker).store(first_task(tasks, takers_, taker), std::memory_order_relaxed);
+    }
     left_.store(0, std::memory_order_relaxed);
     failure_ = nullptr;
     const std::uint64_t epoch = (state_.load(std::memory_order_relaxed) >> kEpochShift) + 1;
@@ -94,7 +98,7 @@ class Pool {
       const std::lock_guard lock(sleep_);
       wake_.notify_all();
     }
-    work();
+    work(0);
     const std::uint64_t places =
         state_.fetch_and(~kPlacesMask, std::memory_order_acq_rel) & kPlacesMask;
     const std::uint64_t joined = helpers - places;
@@ -115,33 +119,51 @@ class Pool {
   // anything a user would notice as load.
   static constexpr int kSpins = 2000;
 
-  void work() {
+  std::atomic<std::int64_t>& next_of(std::int64_t taker) {
+    return next_[static_cast<std::size_t>(taker)].task;
+  }
+
+  // Each thread takes its own tasks, then those that others have left. Were there one counter for
+  // all, each task would wait for it to come from the core that used it last: 0.2 us where cores
+  // share no cache.
+  void work(std::int64_t taker) {
     inside_body = true;
-    for (std::int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) {
-      try {
-        (*body_)(task);
-      } catch (...) {
-        const std::lock_guard lock(failure_lock_);
-        if (!failure_) failure_ = std::current_exception();
-        next_.store(tasks_, std::memory_order_relaxed);
+    for (std::int64_t i = 0; i < takers_; ++i) {
+      const std::int64_t owner = (taker + i) % takers_;
+      std::atomic<std::int64_t>& next = next_of(owner);
+      const std::int64_t end = first_task(tasks_, takers_, owner + 1);
+      for (std::int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < end;) {
+        try {
+          (*body_)(task);
+        } catch (...) {
+          fail(std::current_exception());
+        }
       }
     }
     inside_body = false;
   }
 
-  bool join() {
+  void fail(std::exception_ptr failure) {
+    const std::lock_guard lock(failure_lock_);
+    if (!failure_) failure_ = std::move(failure);
+    for (std::int64_t i = 0; i < takers_; ++i) next_of(i).store(tasks_, std::memory_order_relaxed);
+  }
+
+  // The place taken, or 0.
+  std::int64_t join() {
     std::uint64_t state = state_.load(std::memory_order_acquire);
-    while ((state & kPlacesMask) != 0) {
-      if (state_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel)) return true;
+    while (const std::uint64_t places = state & kPlacesMask) {
+      if (state_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel))
+        return static_cast<std::int64_t>(places);
     }
-    return false;
+    return 0;
   }
 
   void worker() {
     for (;;) {
       for (int spin = 0; spin < kSpins; ++spin) {
-        if (join()) {
-          work();
+        if (const std::int64_t place = join()) {
+          work(place);
           left_.fetch_add(1, std::memory_order_release);
           spin = 0;
         }
@@ -168,8 +190,13 @@ class Pool {
 
   const TaskBody* body_ = nullptr;
   std::int64_t tasks_ = 0;
+  std::int64_t takers_ = 0;                          // threads that may join, the caller counted in
   alignas(64) std::atomic<std::uint64_t> state_{0};  // epoch, free places
-  alignas(64) std::atomic<std::int64_t> next_{0};
+  // The next task of each taker.
+  struct alignas(64) Next {
+    std::atomic<std::int64_t> task{0};
+  };
+  std::array<Next, kMaxThreads> next_;
   alignas(64) std::atomic<std::uint64_t> left_{0};
   std::mutex failure_lock_;
   std::exception_ptr failure_;

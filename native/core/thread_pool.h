@@ -31,9 +31,16 @@ int thread_count();
 void set_thread_count(int threads);
 
 // Runs body(task) for every task in [0, tasks), on all threads, and returns when all are done.
-// Tasks are handed out dynamically, so a body must write only what belongs to its task. The first
+// Each thread begins with tasks of its own, neighbours of each other, and then helps the others: who
+// runs a task is likely, not certain, and a body must write only what belongs to its task. The first
 // exception of any body is rethrown here. Must not be nested: called from inside a body it runs
 // serially. One caller at a time; others wait.
 void parallel_for(std::int64_t tasks, TaskBody body);
+
+// Of `takers` threads that parallel_for() gives `tasks` to, the one numbered `taker` begins with
+// those from here to where the next one's begin. Takers, at most tasks, are thread_count() or fewer.
+inline std::int64_t first_task(std::int64_t tasks, std::int64_t takers, std::int64_t taker) {
+  return tasks * taker / takers;
+}
 
 }  // namespace hindsearch

@@ -21,7 +21,8 @@ void attention_forward(const Network& network, const PassRows& pass, std::int32_
       backend.rms_norm_operand(x, rows, config.hidden, network.weight(at.input_norm), epsilon,
                                scratch.norm, tape.attention_inv_rms);
   backend.linear(normed, rows, *packed.qkv,
-                 bias_of(config.qkv_bias ? network.weight(at.qkv_bias) : nullptr), tape.qkv);
+                 bias_of(config.qkv_bias ? network.weight(at.qkv_bias) : nullptr), tape.qkv,
+                 packed.o.get());
   const QkvViews plain = qkv_views(network, rows, tape.qkv, nullptr);
   const QkvViews heads = qkv_views(network, rows, tape.qkv, tape.rotated);
   if (config.qk_norm) {
@@ -33,7 +34,7 @@ void attention_forward(const Network& network, const PassRows& pass, std::int32_
   const Operand attention = backend.attention(heads.q, pass.index, pass.pages, pass.page_layer(l),
                                               1 / std::sqrt(static_cast<float>(config.head_dim)),
                                               tape.attention, tape.statistics);
-  backend.linear(attention, rows, *packed.o, rows_of(x), middle);
+  backend.linear(attention, rows, *packed.o, rows_of(x), middle, packed.gate_up.get());
 }
 
 // Rows [first, first + rows) of the MLP's widest result, to `gate_up`.
@@ -46,7 +47,8 @@ void gate_forward(const Network& network, std::int32_t l, std::int64_t first, st
       middle + first * hidden, rows, hidden, network.weight(network.layout.layer(l).post_norm),
       network.config.rms_epsilon, scratch.norm,
       tape.mlp_inv_rms ? tape.mlp_inv_rms + first : nullptr);
-  backend.linear(normed, rows, *network.packed(l).gate_up, {}, gate_up);
+  const PackedLayer& packed = network.packed(l);
+  backend.linear(normed, rows, *packed.gate_up, {}, gate_up, packed.down.get());
 }
 
 // body(first, rows) for as many rows of a pass at a time as the backend likes.
@@ -76,7 +78,7 @@ void layer_forward(const Network& network, const PassRows& pass, std::int32_t l,
     gate_forward(network, l, first, rows, middle, gate_up, tape, scratch);
     const Operand activation = backend.silu_gate(gate_up, rows, width, scratch.activation);
     backend.linear(activation, rows, *network.packed(l).down, rows_of(middle + first * hidden),
-                   out + first * hidden);
+                   out + first * hidden, &network.packed_after(l));
   });
 }
 

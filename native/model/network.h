@@ -31,6 +31,10 @@ struct Network {
   const PackedLayer& packed(std::int32_t l) const {
     return weights.layers[static_cast<std::size_t>(l)];
   }
+  // The matrix that comes after layer l.
+  const PackedMatrix& packed_after(std::int32_t l) const {
+    return l + 1 < config.layers ? *packed(l + 1).qkv : *weights.head;
+  }
 };
 
 // The rows of a pass and where their keys and values go.

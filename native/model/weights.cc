@@ -75,7 +75,7 @@ void unpack_into(Backend& backend, const PackedMatrix& packed, float* weight) {
     for (std::int64_t r = 0; r < rows; ++r) one[static_cast<std::size_t>(r * k + first + r)] = 1;
     backend.upload(one.data(), identity->data(), rows * k);
     backend.linear(as_operand(identity->data(), packed.columns()), rows, packed, {},
-                   product->data());
+                   product->data(), nullptr);
     backend.download(product->data(), columns.data(), rows * n);
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t i = 0; i < n; ++i) {

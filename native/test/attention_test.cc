@@ -242,7 +242,7 @@ TEST(attention_without_a_backward_is_rounded_as_products_round) {
       const auto packed = backend.pack(weight.data(), kOutputs, batch.out_width());
       const auto product = [&](const Operand& x) {
         Floats y(static_cast<std::size_t>(batch.rows * kOutputs));
-        backend.linear(x, batch.rows, *packed, {}, y.data());
+        backend.linear(x, batch.rows, *packed, {}, y.data(), nullptr);
         return y;
       };
       CHECK(same_bits(product(written), product(as_operand(floats.data(), batch.out_width()))));

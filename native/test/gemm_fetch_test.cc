@@ -57,8 +57,8 @@ struct Product {
     std::vector<int> result(b.size() / kLine);
     for (const Stretch& stretch : fetched) {
       if (stretch.bytes == 0) continue;
+      if (stretch.begin < b.data() || stretch.begin >= b.data() + b.size()) continue;
       const std::int64_t first = stretch.begin - b.data();
-      CHECK(first >= 0);
       for (std::int64_t at = first; at < first + stretch.bytes; at += kLine)
         ++result.at(static_cast<std::size_t>(at / kLine));
     }
@@ -90,7 +90,7 @@ TEST(every_panel_but_the_first_is_fetched_once) {
   });
 }
 
-// Nine panels for two threads: the last is divided by rows, and both want it.
+// Nine panels for two threads: four for each, and the last is divided by rows, so both want it.
 TEST(threads_fetch_the_panel_that_they_share) {
   set_thread_count(2);
   for_kernels([](const GemmKernels& gemm) {
@@ -98,16 +98,42 @@ TEST(threads_fetch_the_panel_that_they_share) {
     fetched.clear();
     multiply(p.kernels, p.rows, p.left(), p.right(), {}, p.c.data(), p.columns);
     const std::vector<int> counts = p.counts();
-    const std::size_t cold = static_cast<std::size_t>(2 * p.panel_lines());
     const std::size_t shared = static_cast<std::size_t>(8 * p.panel_lines());
     const std::size_t block =
         static_cast<std::size_t>(p.kernels.k_block * p.columns * p.kernels.right_bytes / kLine);
     for (std::size_t line = 0; line < counts.size(); ++line) {
-      const int expected = line < cold ? 0 : line >= shared && line < block ? 2 : 1;
+      const std::size_t panel = line / static_cast<std::size_t>(p.panel_lines());
+      const int expected = line >= block              ? 1
+                           : panel == 0 || panel == 4 ? 0
+                           : line >= shared           ? 2
+                                                      : 1;
       CHECK(counts[line] >= expected);
       if (line < shared) CHECK_EQ(counts[line], expected);
     }
   });
+}
+
+// The panels with which threads will begin the next product, where they will: one each.
+TEST(the_next_product_is_fetched_for) {
+  for (const int threads : {1, 2}) {
+    set_thread_count(threads);
+    for_kernels([&](const GemmKernels& gemm) {
+      for (const std::int64_t panels : {8, 9}) {
+        Product p(gemm, 8, panels), next(gemm, 8, 8);
+        fetched.clear();
+        multiply(p.kernels, p.rows, p.left(), p.right(), {}, p.c.data(), p.columns, next.right());
+        // Threads that share a panel fetch ahead of it, and may begin twice.
+        const std::int64_t second = 4 * next.panel_lines();
+        const auto of_next = next.counts();
+        for (std::int64_t line = 0; line < static_cast<std::int64_t>(of_next.size()); ++line) {
+          const bool wanted = line < next.panel_lines() || (threads == 2 && line >= second &&
+                                                            line < second + next.panel_lines());
+          const int count = of_next[static_cast<std::size_t>(line)];
+          CHECK(wanted ? count >= 1 && count <= 2 : count == 0);
+        }
+      }
+    });
+  }
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Floats forward(Backend& backend, const Floats& x, const Floats& w, const Shape& 
   const auto packed =
       backend.pack(w.data(), static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
   backend.linear(as_operand(x.data(), packed->columns()), static_cast<std::int64_t>(s.rows),
-                 *packed, bias_of(bias), y.data());
+                 *packed, bias_of(bias), y.data(), nullptr);
   return y;
 }
 
@@ -62,9 +62,9 @@ TEST(linear_matches_float64) {
       CHECK(packed->bytes() >= s.n * s.k * (backend.compute() == ComputeType::f32 ? 4 : 2));
       const Operand xs_operand = as_operand(x.data(), packed->columns());
       const auto rows = static_cast<std::int64_t>(s.rows);
-      backend.linear(xs_operand, rows, *packed, rows_of(before.data()), y.data());
+      backend.linear(xs_operand, rows, *packed, rows_of(before.data()), y.data(), nullptr);
       CHECK(relative_error(y, expected) <= bound);
-      backend.linear(xs_operand, rows, *packed, rows_of(in_place.data()), in_place.data());
+      backend.linear(xs_operand, rows, *packed, rows_of(in_place.data()), in_place.data(), nullptr);
       CHECK(same_bits(in_place, y));
     }
   });
@@ -78,7 +78,7 @@ TEST(repack_replaces_the_weights) {
     const auto packed = backend.pack(old.data(), 33, 19);
     backend.repack(*packed, fresh.data());
     Floats y(s.rows * s.n);
-    backend.linear(as_operand(x.data(), 19), 4, *packed, {}, y.data());
+    backend.linear(as_operand(x.data(), 19), 4, *packed, {}, y.data(), nullptr);
     CHECK(same_bits(y, forward(backend, x, fresh, s, nullptr)));
   });
 }
@@ -128,7 +128,7 @@ TEST(a_row_does_not_depend_on_its_batch) {
       const std::size_t count = std::min(batch, s.rows - row);
       Floats y(count * s.n);
       backend.linear(as_operand(&x[row * s.k], packed->columns()), static_cast<std::int64_t>(count),
-                     *packed, bias_of(bias.data()), y.data());
+                     *packed, bias_of(bias.data()), y.data(), nullptr);
       CHECK(same_bits(y.data(), &together[row * s.n], count * s.n));
       row += count;
     }
@@ -180,7 +180,7 @@ std::vector<Floats> products_of(Backend& backend, const Operand& x, std::int64_t
   std::vector<Floats> out = {Floats(size(rows)), Floats(size(width)), Floats(size(width)),
                              Floats(size(rows))};
   const Operand other = as_operand(d.data(), kOther);
-  backend.linear(x, rows, *packed, {}, out[0].data());
+  backend.linear(x, rows, *packed, {}, out[0].data(), nullptr);
   backend.linear_backward_weight(other, x, rows, kOther, width, out[1].data(), nullptr);
   backend.linear_backward_weight(x, other, rows, width, kOther, out[2].data(), nullptr);
   const auto transposed = backend.pack(weight.data(), width, kOther);

@@ -32,6 +32,41 @@ TEST(every_task_runs_exactly_once) {
   }
 }
 
+// Threads begin where first_task() says, and nobody who has work of his own takes another's.
+TEST(threads_have_tasks_of_their_own) {
+  const Threads scope(2);
+  for (int job = 0; job < 20; ++job) {
+    std::vector<std::thread::id> ran(8);
+    std::atomic<int> arrived{0};
+    parallel_for(8, [&](std::int64_t task) {
+      ran[static_cast<std::size_t>(task)] = std::this_thread::get_id();
+      // Each waits for the other at every task, so neither is done early and helps.
+      ++arrived;
+      while (arrived.load() < 2 * static_cast<int>(task % 4 + 1)) std::this_thread::yield();
+    });
+    for (std::size_t task = 0; task < 8; ++task) CHECK(ran[task] == ran[task < 4 ? 0 : 4]);
+    CHECK(ran[0] == std::this_thread::get_id());
+    CHECK(ran[4] != ran[0]);
+  }
+  CHECK_EQ(first_task(8, 2, 0), 0);
+  CHECK_EQ(first_task(8, 2, 1), 4);
+  CHECK_EQ(first_task(8, 2, 2), 8);
+  CHECK_EQ(first_task(5, 3, 1), 1);
+}
+
+// A thread that does not get on leaves the rest of its tasks to the others.
+TEST(threads_help_each_other) {
+  const Threads scope(2);
+  std::atomic<int> done{0};
+  parallel_for(10, [&](std::int64_t task) {
+    if (task == 0) {
+      while (done.load() < 9) std::this_thread::yield();
+    }
+    ++done;
+  });
+  CHECK_EQ(done.load(), 10);
+}
+
 TEST(many_short_jobs_one_after_the_other) {
   const Threads scope(4);
   std::atomic<std::int64_t> total{0};

@@ -155,10 +155,10 @@ class CpuBackend final : public Backend {
     static_cast<CpuMatrix&>(packed).panels.fill_transposed(weight);
   }
   void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight, const Base& base,
-              float* y) override {
+              float* y, const PackedMatrix* next) override {
     const PanelView w = panels_of(weight).view();
     multiply(gemm_, rows, {numbers_of(gemm_, x), false}, w, {base.data, base.rows ? w.columns : 0},
-             y, w.columns);
+             y, w.columns, next ? panels_of(*next).view() : PanelView{});
   }
   bool frozen_matrices_packed() const override { return false; }
   void linear_backward_input(const Operand& d_y, std::int64_t rows, const PackedMatrix& packed,
@@ -225,7 +225,7 @@ class CpuBackend final : public Backend {
   }
   void head_logits(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {
-    linear(hidden, rows, head, {}, logits);
+    linear(hidden, rows, head, {}, logits, nullptr);
   }
   void sample(float* logits, std::int64_t rows, std::int64_t vocabulary, const Sampling* sampling,
               const double* uniforms, Token* tokens, float* log_probs) override {

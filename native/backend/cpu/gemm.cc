@@ -1,28 +1,19 @@
 #include "native/backend/cpu/gemm.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "native/backend/cpu/division.h"
 #include "native/backend/cpu/parallel.h"
 
 namespace hindsearch::cpu {
 namespace {
 
-// The most rows of A that stay in the second-level cache; a multiple of every tile_rows.
-constexpr std::int64_t kRowBlock = 264;
 // Of rows of A that are converted together.
 constexpr std::int64_t kSharedBytes = std::int64_t{2} << 20;
 // Elements of A from which on a second thread converts too (some microseconds).
 constexpr std::int64_t kWorthSharing = 1 << 15;
-// Multiply-adds that make a task worth handing out (some microseconds).
-constexpr std::int64_t kTaskSize = 1 << 20;
 constexpr std::int64_t kMaxPanel = 16 * kMaxTileVectors;
-
-// Parts of at most `most` rows that are about as long, in whole tiles: a short last part would read
-// all of B for a few rows.
-std::int64_t even_rows(const GemmKernels& kernels, std::int64_t rows, std::int64_t most) {
-  const std::int64_t parts = (rows + most - 1) / most;
-  return round_up((rows + parts - 1) / parts, kernels.tile_rows);
-}
 
 // One k block of A in the form the tiles read.
 struct Left {
@@ -126,17 +117,25 @@ class SharedLeft {
   const char* data_ = nullptr;
 };
 
-// A part of a product: rows and columns of it that one thread computes.
-struct Task {
-  std::int64_t row, rows;
-  std::int64_t first, last;  // columns
-  std::int64_t next;  // first column of the panel that the thread will want after these; -1: none
-};
-
 // A panel of one k block, where it lies in memory.
 struct PackedPanel {
-  const char* data;
-  std::int64_t bytes;
+  const char* data = nullptr;
+  std::int64_t bytes = 0;
+};
+std::int64_t padded_columns(const GemmKernels& kernels, const PanelView& b, std::int64_t column) {
+  return round_up(std::min(panel_columns(kernels), b.columns - column), kernels.width);
+}
+PackedPanel panel_at(const GemmKernels& kernels, const PanelView& b, std::int64_t k0,
+                     std::int64_t column) {
+  const std::int64_t block = round_up(std::min(kernels.k_block, b.k - k0), kernels.unit);
+  return {b.data + panel_offset(kernels, b.total_padded, k0, block, b.first + column),
+          block * padded_columns(kernels, b, column) * kernels.right_bytes};
+}
+
+// What a thread computes, and the panels that it will want after these.
+struct Task {
+  Part part;
+  PackedPanel next, then;
 };
 
 // left_of(k0, block) gives the task's rows of A.
@@ -144,34 +143,28 @@ template <class LeftOf>
 void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& left_of,
                     const PanelView& b, const AddedTo& added, float* c, std::int64_t c_stride) {
   const std::int64_t panel = panel_columns(kernels);
-  const std::int64_t row = task.row, rows = task.rows;
+  const std::int64_t row = task.part.row, rows = task.part.rows, last = task.part.last;
   const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
-  const auto padded_columns = [&](std::int64_t column) {
-    return round_up(std::min(panel, b.columns - column), kernels.width);
-  };
-  const auto panel_at = [&](std::int64_t k0, std::int64_t column) {
-    const std::int64_t block = round_up(std::min(kernels.k_block, b.k - k0), kernels.unit);
-    return PackedPanel{b.data + panel_offset(kernels, b.total_padded, k0, block, b.first + column),
-                       block * padded_columns(column) * kernels.right_bytes};
-  };
   const bool few = tiles < kernels.tile_vectors;
   alignas(64) float edge[kMaxTileRows * kMaxPanel];
   for_k_blocks(kernels, b.k, [&](std::int64_t k0, std::int64_t block, std::int64_t padded_block) {
     const Left left = left_of(k0, block);
     const AddedTo from = k0 > 0 ? AddedTo{c, c_stride} : added;
     // What comes after the last panel of this block of k.
-    const PackedPanel after = k0 + block < b.k ? panel_at(k0 + block, task.first)
-                              : task.next >= 0 ? panel_at(0, task.next)
-                                               : PackedPanel{};
-    for (std::int64_t column = task.first; column < task.last; column += panel) {
+    const PackedPanel after =
+        k0 + block < b.k ? panel_at(kernels, b, k0 + block, task.part.first) : task.next;
+    for (std::int64_t column = task.part.first; column < last; column += panel) {
       const std::int64_t count = std::min(panel, b.columns - column);
-      const std::int64_t padded = padded_columns(column), vectors = padded / kernels.width;
+      const std::int64_t padded = padded_columns(kernels, b, column),
+                         vectors = padded / kernels.width;
       Tile tile{};
       tile.steps = padded_block / kernels.unit;
       tile.a_stride = left.stride;
-      tile.b = panel_at(k0, column).data;
+      tile.b = panel_at(kernels, b, k0, column).data;
       tile.b_stride = padded;
-      PackedPanel fetch = column + panel < task.last ? panel_at(k0, column + panel) : after;
+      const bool another = column + panel < last;
+      PackedPanel fetch = another ? panel_at(kernels, b, k0, column + panel) : after;
+      PackedPanel then = another || k0 + block < b.k ? PackedPanel{} : task.then;
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t tile_row = t * kernels.tile_rows;
         const std::int64_t tile_rows = std::min<std::int64_t>(kernels.tile_rows, rows - tile_row);
@@ -190,6 +183,7 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
         } else {
           // The first tiles of a panel fetch the next one, so that memory works while they compute:
           // all of it, also where the next block of k is longer, and not a line more.
+          if (fetch.bytes <= 0) fetch = std::exchange(then, {});
           const std::int64_t step_bytes = 64 * (few ? kernels.tile_vectors : 1);
           tile.prefetch = fetch.data;
           tile.prefetch_steps = std::min((fetch.bytes + step_bytes - 1) / step_bytes, tile.steps);
@@ -209,58 +203,35 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
   });
 }
 
-// Divides a product of `rows` x `columns` among threads and runs body(task), on all threads.
+// Divides a product among threads and runs body(task), on all threads. `next` will be multiplied
+// after it, by as many rows.
 template <class Body>
-void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b, int threads,
-               Body&& body) {
-  const std::int64_t panel = panel_columns(kernels), columns = b.columns;
-  const std::int64_t panels = (columns + panel - 1) / panel;
-  // Columns first, so that every packed column is read once; rows where columns are not enough.
-  const std::int64_t enough = 4 * threads;
-  std::int64_t row_block = even_rows(kernels, rows, kRowBlock);
-  std::int64_t row_blocks = (rows + row_block - 1) / row_block;
-  while (row_blocks * panels < enough && row_block > kernels.tile_rows) {
-    row_block = round_up((row_block + 1) / 2, kernels.tile_rows);
-    row_blocks = (rows + row_block - 1) / row_block;
-  }
-  // The last tasks leave threads idle, so there are many of them; but not so many that handing them
-  // out takes time.
-  const std::int64_t worth = kTaskSize / (row_block * panel * b.k);
-  const std::int64_t chunk = std::clamp<std::int64_t>(
-      std::max(panels * row_blocks / (4 * enough), std::min(worth, panels * row_blocks / enough)),
-      1, 16);
-  // Few panels that cannot be dealt out evenly: those left over are divided by rows instead.
-  const std::int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
-  const bool few = chunk == 1 && row_blocks == 1 && panels > threads;
-  const std::int64_t left_over = few ? panels % threads : 0;
-  const std::int64_t parts = std::min<std::int64_t>(threads, tiles);
-  const std::int64_t chunks = (panels - left_over + chunk - 1) / chunk;
-  const std::int64_t whole = row_blocks * chunks;
-  parallel_for(whole + left_over * parts, [&](std::int64_t task) {
-    if (task < whole) {
-      const std::int64_t row = task % row_blocks * row_block;
-      const auto first = [&](std::int64_t of) { return of / row_blocks * chunk * panel; };
-      // Threads take tasks in turn.
-      const std::int64_t next_task = task + threads;
-      const std::int64_t next = next_task < whole ? first(next_task)
-                                : left_over > 0   ? chunks * panel
-                                                  : -1;
-      body(Task{row, std::min(row_block, rows - row), first(task),
-                std::min(columns, first(task) + chunk * panel), next});
-      return;
-    }
-    const std::int64_t part = (task - whole) % parts;
-    const std::int64_t row = tiles * part / parts * kernels.tile_rows;
-    const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
-    const std::int64_t first = (chunks + (task - whole) / parts) * panel;
-    body(Task{row, end - row, first, std::min(columns, first + panel), -1});
+void for_tasks(const GemmKernels& kernels, std::int64_t rows, const PanelView& b,
+               const PanelView& next, int threads, Body&& body) {
+  const Division division(kernels, rows, b, threads);
+  const Division following = next.data ? Division(kernels, rows, next, threads) : Division();
+  const std::int64_t tasks = division.tasks();
+  parallel_for(tasks, [&](std::int64_t task) {
+    // Who has this task, what comes after it, and then in the next product.
+    const std::int64_t taker = division.taker(task);
+    const std::int64_t end = division.first_task(taker + 1);
+    const auto first_panel = [&](std::int64_t later) {
+      if (later < end) return panel_at(kernels, b, 0, division.part(later).first);
+      if (taker >= following.takers()) return PackedPanel{};
+      return panel_at(kernels, next, 0, following.part(following.first_task(taker)).first);
+    };
+    // To compute a share of a panel takes less time than to fetch the panel after it.
+    const bool short_of_time = task + 1 < end && division.shared(task + 1);
+    body(Task{division.part(task), first_panel(task + 1),
+              short_of_time ? first_panel(task + 2) : PackedPanel{}});
   });
 }
 
 }  // namespace
 
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-                     const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride) {
+                     const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride,
+                     const PanelView& next) {
   if (rows == 0) return;
   const std::int64_t row_block = even_rows(kernels, rows, kRowBlock);
   for (std::int64_t row = 0; row < rows; row += row_block) {
@@ -274,16 +245,19 @@ void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOp
       convert_left(kernels, a, all, 0, pieces(kernels, a, all), to);
       return converted_left(kernels, a, to, block);
     };
-    multiply_block(kernels, Task{row, count, 0, b.columns, row + count < rows ? 0 : -1}, left_of, b,
-                   base, c, c_stride);
+    const PanelView& then = row + count < rows ? b : next;
+    const PackedPanel after = then.data ? panel_at(kernels, then, 0, 0) : PackedPanel{};
+    multiply_block(kernels, Task{{row, count, 0, b.columns}, after, {}}, left_of, b, base, c,
+                   c_stride);
   }
 }
 
 void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-              const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride) {
+              const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride,
+              const PanelView& next) {
   const int threads = useful_threads(rows * b.columns * b.k / 32);
   if (threads == 1) {
-    multiply_serial(kernels, rows, a, b, base, c, c_stride);
+    multiply_serial(kernels, rows, a, b, base, c, c_stride, next);
     return;
   }
   const std::int64_t row_bytes = b.k * kernels.left_bytes;
@@ -292,10 +266,10 @@ void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& 
   for (std::int64_t first = 0; first < rows; first += together) {
     const std::int64_t count = std::min(together, rows - first);
     const SharedLeft left(kernels, a, first, count, b.k);
-    for_tasks(kernels, count, b, threads, [&](Task task) {
-      task.row += first;
+    for_tasks(kernels, count, b, first + count < rows ? b : next, threads, [&](Task task) {
+      task.part.row += first;
       const auto left_of = [&](std::int64_t k0, std::int64_t block) {
-        return left.block(task.row, k0, block);
+        return left.block(task.part.row, k0, block);
       };
       multiply_block(kernels, task, left_of, b, base, c, c_stride);
     });

@@ -24,11 +24,14 @@ struct AddedTo {
   std::int64_t stride = 0;
 };
 
-// C[rows, columns] = base + A B. On all threads.
+// C[rows, columns] = base + A B. On all threads. `next` is what will be multiplied after it: its
+// first panels are fetched while the last ones of B are computed.
 void multiply(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-              const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride);
+              const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride,
+              const PanelView& next = {});
 // The same on the calling thread alone.
 void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOperand& a,
-                     const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride);
+                     const PanelView& b, const AddedTo& base, float* c, std::int64_t c_stride,
+                     const PanelView& next = {});
 
 }  // namespace hindsearch::cpu

@@ -22,7 +22,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kLeastBytes = std::size_t{64} << 10, kExactBytes = std::size_t{1} << 20;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::size_t alignment_of(std::size_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : kLine; }
+std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage / 2 ? kHugePage : kLine; }
 
 std::atomic<std::size_t> bytes_held{0}, bytes_peak{0};
 

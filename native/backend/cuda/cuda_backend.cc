@@ -105,7 +105,7 @@ class CudaBackend final : public Backend {
   }
   bool frozen_matrices_packed() const override { return context_.compute == ComputeType::bf16; }
   void linear(const Operand& x, std::int64_t rows, const PackedMatrix& weight, const Base& base,
-              float* y) override {
+              float* y, const PackedMatrix*) override {
     cuda::linear(context_, x, rows, matrix_of(weight), base, y);
   }
   void linear_backward_input(const Operand& d_y, std::int64_t rows, const PackedMatrix& packed,
@@ -168,7 +168,7 @@ class CudaBackend final : public Backend {
   }
   void head_logits(const Operand& hidden, std::int64_t rows, const PackedMatrix& head,
                    float* logits) override {
-    linear(hidden, rows, head, {}, logits);
+    linear(hidden, rows, head, {}, logits, nullptr);
   }
   void sample(float* logits, std::int64_t rows, std::int64_t vocabulary, const Sampling* sampling,
               const double* uniforms, Token* tokens, float* log_probs) override {

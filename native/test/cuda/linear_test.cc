@@ -29,7 +29,7 @@ TEST(linear_matches_the_cpu) {
       const auto check = [&](const Base& base, const Base& device_base,
                              const DeviceArray<float>& device_y) {
         Floats y = nothing;
-        cpu.linear(as_operand(x.data(), k), rows, *packed, base, y.data());
+        cpu.linear(as_operand(x.data(), k), rows, *packed, base, y.data(), nullptr);
         cuda::linear(device.context(), as_operand(device_x.data(), k), rows, weight.view(),
                      device_base, device_y.data());
         CHECK(relative_error(device_y.download(), reference::widen(y)) <= tolerance(s.k));

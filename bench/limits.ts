@@ -21,6 +21,8 @@ export interface Machine {
   /** Reading the last-level cache. */
   cache: number;
   cacheBytes: number;
+  /** Seconds until one thread sees what another wrote. */
+  handover: number;
 }
 
 /** What is multiplied. */

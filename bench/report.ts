@@ -46,7 +46,8 @@ export function settingLine({ date, commit, cpu, instructionSet, threads, load, 
   return (
     `${date.slice(0, 16)}Z, commit ${commit}, ${cpu} (${instructionSet}), ${threads} threads, ` +
     `load ${load.start[0]?.toFixed(1)} to ${load.end[0]?.toFixed(1)}; at the start peak ${giga(machine.bf16)} GFLOP/s bf16 and ` +
-    `${giga(machine.f32)} f32, reading ${giga(machine.memory)} GB/s from memory`
+    `${giga(machine.f32)} f32, reading ${giga(machine.memory)} GB/s from memory, ` +
+    `${(machine.handover * 1e9).toFixed(0)} ns from thread to thread`
   );
 }
 

@@ -33,8 +33,8 @@ export function machine(bench: Bench): Contender {
     name: MACHINE,
     run: async () => {
       const [line] = await runNative<Sample>("machine_bench", [], bench);
-      const { f32, bf16, memory, cache, cacheBytes } = line as Sample & Machine;
-      return { f32, bf16, memory, cache, cacheBytes };
+      const { f32, bf16, memory, cache, cacheBytes, handover } = line as Sample & Machine;
+      return { f32, bf16, memory, cache, cacheBytes, handover };
     },
   };
 }

@@ -1,5 +1,6 @@
-// What the engine does with a model of a real size and random weights: prompts, decoding, training. One
-// JSON object a line. Runs on whichever backend it was linked with; scripts/gpu-check.sh calls it.
+// What the engine does with a model of a real size and random weights: prompts, decoding, training.
+// One JSON object a line. Runs on whichever backend it was linked with; scripts/gpu-check.sh calls
+// it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -205,7 +206,8 @@ Work parse(int argc, char** argv) {
 
 void run(const std::string& name, const Work& work) {
   const auto model = Model::initialize(config_of(name), ComputeType::bf16, 1);
-  std::printf("{\"work\": \"device\", \"description\": \"%s\"}\n", device_info().description.c_str());
+  std::printf("{\"work\": \"device\", \"description\": \"%s\"}\n",
+              device_info().description.c_str());
   for (const std::int32_t batch : work.decode) {
     decode(model, name, batch, work.context, work.fresh);
   }

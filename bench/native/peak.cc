@@ -1,6 +1,7 @@
 #include "bench/native/peak.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -184,6 +185,23 @@ double Reader::bytes_per_second() const {
 }
 
 void Reader::Free::operator()(char* memory) const { std::free(memory); }
+
+double handover_seconds() {
+  if (thread_count() < 2) return 0;
+  constexpr int kTurns = 20000;
+  std::atomic<int> turn{0};
+  const auto body = [&](int) {
+    turn = 0;
+    parallel_for(2, [&](std::int64_t player) {
+      for (int mine = static_cast<int>(player); mine < kTurns; mine += 2) {
+        while (turn.load(std::memory_order_acquire) != mine) {
+        }
+        turn.store(mine + 1, std::memory_order_release);
+      }
+    });
+  };
+  return time_calls(body, 0.02).median / kTurns;
+}
 
 std::size_t last_level_cache() {
   std::size_t largest = 0;

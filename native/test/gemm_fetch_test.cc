@@ -36,6 +36,9 @@ GemmKernels noting(GemmKernels kernels) {
       tile[1] = kernels.tile_vectors == 3 ? note<3> : note<2>;
     }
   }
+  for (auto& columns : kernels.steps) {
+    for (TileKernel& tile : columns) tile = note<1>;
+  }
   return kernels;
 }
 
@@ -51,6 +54,7 @@ struct Product {
         b(packed_bytes(kernels, k, columns)) {}
 
   LeftOperand left() const { return {{a.data(), k}, false}; }
+  LeftOperand left_transposed() const { return {{a.data(), rows}, true}; }
   PanelView right() const { return {b.data(), k, columns, 0, columns}; }
   // Of every line, in the order of memory: how often it was fetched.
   std::vector<int> counts() const {
@@ -82,11 +86,13 @@ void for_kernels(Body&& body) {
 TEST(every_panel_but_the_first_is_fetched_once) {
   for_kernels([](const GemmKernels& gemm) {
     Product p(gemm, 4, 5);
-    fetched.clear();
-    multiply_serial(p.kernels, p.rows, p.left(), p.right(), {}, p.c.data(), p.columns);
-    const std::vector<int> counts = p.counts();
-    for (std::size_t line = 0; line < counts.size(); ++line)
-      CHECK_EQ(counts[line], line < static_cast<std::size_t>(p.panel_lines()) ? 0 : 1);
+    for (const LeftOperand& left : {p.left(), p.left_transposed()}) {
+      fetched.clear();
+      multiply_serial(p.kernels, p.rows, left, p.right(), {}, p.c.data(), p.columns);
+      const std::vector<int> counts = p.counts();
+      for (std::size_t line = 0; line < counts.size(); ++line)
+        CHECK_EQ(counts[line], line < static_cast<std::size_t>(p.panel_lines()) ? 0 : 1);
+    }
   });
 }
 

@@ -13,6 +13,8 @@ namespace {
 constexpr std::int64_t kSharedBytes = std::int64_t{2} << 20;
 // Elements of A from which on a second thread converts too (some microseconds).
 constexpr std::int64_t kWorthSharing = 1 << 15;
+// Rows of A that one thread converts at least.
+constexpr std::int64_t kStretch = 128;
 constexpr std::int64_t kMaxPanel = 16 * kMaxTileVectors;
 
 // One k block of A in the form the tiles read.
@@ -28,31 +30,22 @@ bool readable(const GemmKernels& kernels, const LeftOperand& a) {
   return !kernels.convert_rows || (a.numbers.rounded && !a.transposed);
 }
 
-// One k block of A and how much of it a thread converts.
+// Rows of A in one k block.
 struct LeftBlock {
   std::int64_t row, rows;
   std::int64_t k0, k;
 };
 
-// Steps [begin, end) of a transposed A, or of a row-major one rows [begin, end), to `to`, where row
-// `row` begins.
 void convert_left(const GemmKernels& kernels, const LeftOperand& a, const LeftBlock& block,
-                  std::int64_t begin, std::int64_t end, char* to) {
+                  char* to) {
   const Numbers& from = a.numbers;
   if (a.transposed) {
     const auto pack_left = from.rounded ? kernels.pack_left_rounded : kernels.pack_left;
-    pack_left(from.at(kernels, block.k0, block.row), from.stride, block.k, block.rows, begin, end,
-              to);
+    pack_left(from.at(kernels, block.k0, block.row), from.stride, block.k, block.rows, to);
   } else {
-    const std::int64_t padded = round_up(block.k, kernels.unit);
-    kernels.convert_rows(
-        static_cast<const float*>(from.data) + (block.row + begin) * from.stride + block.k0,
-        from.stride, end - begin, block.k, to + begin * padded * kernels.left_bytes, padded);
+    kernels.convert_rows(static_cast<const float*>(from.data) + block.row * from.stride + block.k0,
+                         from.stride, block.rows, block.k, to, round_up(block.k, kernels.unit));
   }
-}
-// Into how many of those it can be divided.
-std::int64_t pieces(const GemmKernels& kernels, const LeftOperand& a, const LeftBlock& block) {
-  return a.transposed ? (block.k + kernels.unit - 1) / kernels.unit : block.rows;
 }
 
 Left left_in_place(const GemmKernels& kernels, const LeftOperand& a, std::int64_t row,
@@ -84,15 +77,19 @@ class SharedLeft {
     char* const to = scratch<char>(Slot::shared_left,
                                    padded_rows_ * round_up(k, kernels.unit) * kernels.left_bytes);
     data_ = to;
-    // So that each part reads long stretches of memory.
+    // A thread mostly converts the rows that it will multiply. Where A is transposed, those of a
+    // part are a stretch of every line, and a short stretch is slow to read.
+    const std::int64_t tiles = padded_rows_ / kernels.tile_rows, threads = thread_count();
     for_k_blocks(kernels, k, [&](std::int64_t k0, std::int64_t size, std::int64_t padded_size) {
-      const LeftBlock block{first, rows, k0, size};
-      const std::int64_t count = pieces(kernels, a, block);
       const std::int64_t parts =
-          rows * size < kWorthSharing ? 1 : std::min<std::int64_t>(count, 4 * thread_count());
+          rows * size < kWorthSharing
+              ? 1
+              : std::min(tiles, std::clamp(rows / kStretch, threads, 4 * threads));
       parallel_for(parts, [&](std::int64_t part) {
-        convert_left(kernels, a, block, count * part / parts, count * (part + 1) / parts,
-                     to + offset(k0, 0, padded_size));
+        const std::int64_t begin = tiles * part / parts * kernels.tile_rows;
+        const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * kernels.tile_rows);
+        convert_left(kernels, a, {first + begin, end - begin, k0, size},
+                     to + offset(k0, begin, padded_size));
       });
     });
   }
@@ -178,19 +175,18 @@ void multiply_block(const GemmKernels& kernels, const Task& task, const LeftOf& 
         tile.base_stride = base_stride;
         tile.c = full ? out : edge;
         tile.c_stride = full ? c_stride : padded;
-        if (left.step_major) {
-          kernels.steps[tile_rows - 1][vectors - 1](tile);
-        } else {
-          // The first tiles of a panel fetch the next one, so that memory works while they compute:
-          // all of it, also where the next block of k is longer, and not a line more.
-          if (fetch.bytes <= 0) fetch = std::exchange(then, {});
-          const std::int64_t step_bytes = 64 * (few ? kernels.tile_vectors : 1);
-          tile.prefetch = fetch.data;
-          tile.prefetch_steps = std::min((fetch.bytes + step_bytes - 1) / step_bytes, tile.steps);
-          kernels.rows[tile_rows - 1][vectors - 1][few](tile);
-          fetch.data += tile.prefetch_steps * step_bytes;
-          fetch.bytes -= tile.prefetch_steps * step_bytes;
-        }
+        // The first tiles of a panel fetch the next one, so that memory works while they compute:
+        // all of it, also where the next block of k is longer, and not a line more.
+        if (fetch.bytes <= 0) fetch = std::exchange(then, {});
+        const bool fast = few && !left.step_major;
+        const std::int64_t step_bytes = 64 * (fast ? kernels.tile_vectors : 1);
+        tile.prefetch = fetch.data;
+        tile.prefetch_steps = std::min((fetch.bytes + step_bytes - 1) / step_bytes, tile.steps);
+        const auto& kernel = left.step_major ? kernels.steps[tile_rows - 1][vectors - 1]
+                                             : kernels.rows[tile_rows - 1][vectors - 1][fast];
+        kernel(tile);
+        fetch.data += tile.prefetch_steps * step_bytes;
+        fetch.bytes -= tile.prefetch_steps * step_bytes;
         if (full) continue;
         for (std::int64_t i = 0; i < tile_rows; ++i) {
           for (std::int64_t j = 0; j < count; ++j) {
@@ -241,8 +237,7 @@ void multiply_serial(const GemmKernels& kernels, std::int64_t rows, const LeftOp
       const std::int64_t bytes =
           round_up(count, kernels.tile_rows) * round_up(block, kernels.unit) * kernels.left_bytes;
       char* const to = scratch<char>(Slot::left, bytes);
-      const LeftBlock all{row, count, k0, block};
-      convert_left(kernels, a, all, 0, pieces(kernels, a, all), to);
+      convert_left(kernels, a, {row, count, k0, block}, to);
       return converted_left(kernels, a, to, block);
     };
     const PanelView& then = row + count < rows ? b : next;

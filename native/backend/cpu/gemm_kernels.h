@@ -102,13 +102,11 @@ void multiply_tile(const Tile& tile) {
     b += b_stride;
   };
   std::int64_t step = 0;
-  if constexpr (kPrefetch > 0) {
-    for (; step < tile.prefetch_steps; ++step) {
-      HINDSEARCH_UNROLL
-      for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
-      prefetch += kPrefetch * 64;
-      advance();
-    }
+  for (; step < tile.prefetch_steps; ++step) {
+    HINDSEARCH_UNROLL
+    for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(prefetch + line * 64, 0, 2);
+    prefetch += kPrefetch * 64;
+    advance();
   }
   for (; step < tile.steps; ++step) advance();
   HINDSEARCH_UNROLL
@@ -132,7 +130,7 @@ constexpr void fill_tiles(GemmKernels& out) {
   rows[0] = multiply_tile<Operands, kRowMajor, kRows, kVectors, 1>;
   rows[1] = multiply_tile<Operands, kRowMajor, kRows, kVectors, kTileVectors>;
   out.steps[kRows - 1][kVectors - 1] =
-      multiply_tile<Operands, LeftLayout::step_major, kRows, kVectors, 0>;
+      multiply_tile<Operands, LeftLayout::step_major, kRows, kVectors, 1>;
   if constexpr (kVectors > 1) {
     fill_tiles<Operands, kRows, kVectors - 1>(out);
   } else if constexpr (kRows > 1) {

@@ -49,16 +49,15 @@ struct GemmKernels {
   // to a whole step. Null where f32 is read in place.
   void (*convert_rows)(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t k,
                        void* to, std::int64_t to_stride);
-  // Steps [begin, end) of A given as [k, rows] to [rows / tile_rows][step][tile_rows][unit];
-  // missing rows are left unset.
+  // A given as [k, rows] to [rows / tile_rows][step][tile_rows][unit]; missing rows are left unset.
   void (*pack_left)(const void* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
-                    std::int64_t begin, std::int64_t end, void* to);
+                    void* to);
   // B given as [k, columns] to one panel [step][padded columns][unit], padding zero.
   void (*pack_right)(const void* from, std::int64_t stride, std::int64_t k, std::int64_t columns,
                      std::int64_t padded, void* to);
   // Both read floats. The same of numbers in A's operand type, as convert_rows writes them:
   void (*pack_left_rounded)(const void* from, std::int64_t stride, std::int64_t k,
-                            std::int64_t rows, std::int64_t begin, std::int64_t end, void* to);
+                            std::int64_t rows, void* to);
   void (*pack_right_rounded)(const void* from, std::int64_t stride, std::int64_t k,
                              std::int64_t columns, std::int64_t padded, void* to);
   // B given as [columns, k], otherwise as pack_right.

@@ -126,13 +126,13 @@ void pack_left_steps(const Number* from, std::int64_t stride, std::int64_t k, st
 }
 
 template <class Operands, class Number>
-void pack_left(const void* from, std::int64_t stride, std::int64_t k, std::int64_t rows,
-               std::int64_t begin, std::int64_t end, void* to) {
+void pack_left(const void* from, std::int64_t stride, std::int64_t k, std::int64_t rows, void* to) {
   // A few lines of the source at a time, each read to its end.
   constexpr std::int64_t kRun = 16;
-  for (std::int64_t step = begin; step < end; step += kRun) {
+  const std::int64_t steps = (k + Operands::kUnit - 1) / Operands::kUnit;
+  for (std::int64_t step = 0; step < steps; step += kRun) {
     pack_left_steps<Operands>(static_cast<const Number*>(from), stride, k, rows, step,
-                              step + kRun < end ? step + kRun : end, to);
+                              step + kRun < steps ? step + kRun : steps, to);
   }
 }
 

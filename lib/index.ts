@@ -194,13 +194,9 @@ export { type Analyzer, plainAnalyzer } from "./retrieval/analyzer.js";
 export { type CorpusSource, corpusChecksum } from "./retrieval/checksum.js";
 export type { IndexBuildOptions } from "./retrieval/embedded/build.js";
 export type { IndexProgress } from "./retrieval/embedded/builder-process.js";
-export {
-  CorpusIndex,
-  type CorpusIndexOptions,
-  type FusionOptions,
-  type SearchMode,
-} from "./retrieval/embedded/corpus-index.js";
+export { CorpusIndex } from "./retrieval/embedded/corpus-index.js";
 export type { IndexAnalyzer, IndexManifest } from "./retrieval/embedded/manifest.js";
+export type { CorpusIndexOptions, FusionOptions, SearchMode } from "./retrieval/embedded/open-options.js";
 export type { EmbeddingModel, TextRole } from "./retrieval/embedding/embedding-model.js";
 export { HashedEmbedding } from "./retrieval/embedding/hashed.js";
 export { HttpEmbedding, type HttpEmbeddingOptions } from "./retrieval/embedding/http.js";

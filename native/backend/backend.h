@@ -4,8 +4,8 @@
 //   - Tensors are float32, row-major, on the device. Token ids, positions and page tables of a pass
 //     are in its PassIndex; what other small integers an op takes are host pointers.
 //   - Ops run in the order of the calls, on a device of its own perhaps later than the call
-//   returns.
-//     download, sample and sum_of_squares wait. Host memory may change as soon as a call returns.
+//     returns. download, sample and sum_of_squares wait. Host memory may change as soon as a call
+//     returns.
 //   - Axes: B sequences, T tokens of a sequence, R rows (packed tokens of all sequences), C hidden
 //     width, F feed-forward width, H query heads, K key/value heads, D head size, V vocabulary.
 //   - Every op computes a row in one fixed order of additions that depends on nothing but that

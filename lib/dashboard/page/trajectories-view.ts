@@ -1,19 +1,13 @@
 import type { RowsReply, TrajectoryRow } from "../messages.js";
-import {
-  FILTERS,
-  type FilterName,
-  formatRowQuery,
-  ORDERS,
-  type OrderName,
-  parseRowQuery,
-  type RowQuery,
-} from "../row-query.js";
+import { formatRowQuery, parseRowQuery, type RowQuery } from "../row-query.js";
 import { announce, el, fill, foreign } from "./dom.js";
-import { count, number, signed } from "./format.js";
+import { count } from "./format.js";
+import { QueryControls } from "./query-controls.js";
 import { formatRoute, replaceRoute } from "./route.js";
 import type { Source } from "./source.js";
 import { hideTip } from "./token-strip.js";
 import { stateOf, trajectoryPanel } from "./trajectory-panel.js";
+import { rowElement } from "./trajectory-row.js";
 import type { View } from "./view.js";
 import { VirtualList } from "./virtual-list.js";
 
@@ -28,21 +22,18 @@ export class TrajectoriesView implements View {
   readonly #list: VirtualList<TrajectoryRow>;
   readonly #status = el("p", { class: "list-status" });
   readonly #panel = el("div", { class: "panel", tabindex: -1 });
-  readonly #search: HTMLInputElement;
-  readonly #chips = new Map<FilterName, HTMLButtonElement>();
-  #query: RowQuery;
+  readonly #controls: QueryControls;
   #id: string | null;
   #revision = "";
   #siblings: string[] = [];
   #wanted = 0;
   #opening: Promise<unknown> = Promise.resolve();
-  #typing: ReturnType<typeof setTimeout> | undefined;
 
   constructor(source: Source, parameters: URLSearchParams) {
     this.#source = source;
     this.#run = parameters.get("run") ?? "";
     this.title = `Trajectories of ${this.#run}`;
-    this.#query = parseRowQuery(parameters);
+    this.#controls = new QueryControls(parseRowQuery(parameters), (query) => void this.#ask(query));
     this.#id = parameters.get("id");
     this.#list = new VirtualList<TrajectoryRow>(
       {
@@ -53,14 +44,6 @@ export class TrajectoriesView implements View {
       ROW_HEIGHT,
       "Trajectories",
     );
-    this.#search = el("input", {
-      type: "search",
-      placeholder: "Question, answer or id",
-      "aria-label": "Search",
-      maxlength: 200,
-      on: { input: () => this.#type() },
-    });
-    this.#search.value = this.#query.text;
     fill(
       this.element,
       el(
@@ -72,7 +55,7 @@ export class TrajectoriesView implements View {
       el(
         "div",
         { class: "split" },
-        el("div", { class: "list-pane" }, this.#controls(), this.#status, this.#list.element),
+        el("div", { class: "list-pane" }, this.#controls.element, this.#status, this.#list.element),
         this.#panel,
       ),
     );
@@ -81,7 +64,7 @@ export class TrajectoriesView implements View {
 
   async refresh(): Promise<void> {
     const locate = this.#id ?? undefined;
-    const reply = await this.#source.rows(this.#run, this.#query, 0, 1, locate);
+    const reply = await this.#source.rows(this.#run, this.#controls.query, 0, 1, locate);
     this.#describe(reply);
     if (reply.revision === this.#revision && this.#list.matched === reply.matched) return;
     const first = this.#revision === "" && this.#list.matched === 0;
@@ -95,7 +78,7 @@ export class TrajectoriesView implements View {
   follow(parameters: URLSearchParams): boolean {
     const id = parameters.get("id");
     if (parameters.get("run") !== this.#run) return false;
-    if (JSON.stringify(parseRowQuery(parameters)) !== JSON.stringify(this.#query)) return false;
+    if (JSON.stringify(parseRowQuery(parameters)) !== JSON.stringify(this.#controls.query)) return false;
     if (id !== this.#id) {
       if (id === null) this.#close();
       else void this.#open(id, true);
@@ -120,7 +103,7 @@ export class TrajectoriesView implements View {
       case "ArrowLeft":
         return this.#sibling(-1);
       case "/":
-        this.#search.focus();
+        this.#controls.focus();
         return true;
       case "Escape":
         if (this.#id === null) return false;
@@ -132,80 +115,17 @@ export class TrajectoriesView implements View {
   }
 
   destroy(): void {
-    clearTimeout(this.#typing);
+    this.#controls.destroy();
     this.#list.destroy();
     hideTip();
   }
 
-  #controls(): HTMLElement {
-    const chips = (Object.keys(FILTERS) as FilterName[]).map((name) => {
-      const chip = el(
-        "button",
-        {
-          type: "button",
-          class: "chip",
-          "aria-pressed": String(this.#query.filters.includes(name)),
-          on: { click: () => this.#toggle(name) },
-        },
-        FILTERS[name].title,
-      );
-      this.#chips.set(name, chip);
-      return chip;
-    });
-    const order = el(
-      "select",
-      {
-        "aria-label": "Order",
-        on: {
-          change: (event) =>
-            void this.#ask({ ...this.#query, order: (event.target as HTMLSelectElement).value as OrderName }),
-        },
-      },
-      ...(Object.keys(ORDERS) as OrderName[]).map((name) =>
-        el("option", { value: name }, ORDERS[name].title),
-      ),
-    );
-    order.value = this.#query.order;
-    const step = el("input", {
-      type: "number",
-      min: 0,
-      placeholder: "step",
-      "aria-label": "Training step",
-      on: {
-        change: (event) => {
-          const { value } = event.target as HTMLInputElement;
-          void this.#ask({ ...this.#query, step: /^\d+$/.test(value) ? Number(value) : null });
-        },
-      },
-    });
-    step.value = this.#query.step === null ? "" : String(this.#query.step);
-    return el(
-      "div",
-      { class: "list-controls" },
-      el("div", { class: "list-search" }, this.#search, step, order),
-      el("div", { class: "chips", role: "group", "aria-label": "Filters" }, ...chips),
-    );
-  }
-
-  #type(): void {
-    clearTimeout(this.#typing);
-    this.#typing = setTimeout(() => void this.#ask({ ...this.#query, text: this.#search.value }), 200);
-  }
-
-  #toggle(name: FilterName): void {
-    const { filters } = this.#query;
-    const next = filters.includes(name) ? filters.filter((other) => other !== name) : [...filters, name];
-    this.#chips.get(name)?.setAttribute("aria-pressed", String(next.includes(name)));
-    void this.#ask({ ...this.#query, filters: next });
-  }
-
   async #ask(query: RowQuery): Promise<void> {
-    this.#query = query;
     this.#remember();
     this.#list.mark(undefined);
     this.#list.top();
     const reply = await this.#source.rows(this.#run, query, 0, 1, this.#id ?? undefined);
-    if (query !== this.#query) return;
+    if (query !== this.#controls.query) return;
     this.#describe(reply);
     this.#revision = reply.revision;
     await this.#list.reload();
@@ -214,7 +134,7 @@ export class TrajectoriesView implements View {
   }
 
   async #fetch(offset: number, limit: number) {
-    const reply = await this.#source.rows(this.#run, this.#query, offset, limit);
+    const reply = await this.#source.rows(this.#run, this.#controls.query, offset, limit);
     return { rows: reply.rows, matched: reply.matched };
   }
 
@@ -236,7 +156,7 @@ export class TrajectoriesView implements View {
   }
 
   #parameters(id: string | null): URLSearchParams {
-    const parameters = formatRowQuery(this.#query);
+    const parameters = formatRowQuery(this.#controls.query);
     parameters.set("run", this.#run);
     if (id !== null) parameters.set("id", id);
     return parameters;
@@ -284,7 +204,7 @@ export class TrajectoriesView implements View {
       this.#panel.scrollTop = 0;
       announce(`Trajectory ${id}, ${stateOf(view.row)}`);
       if (!search) return;
-      const { located } = await this.#source.rows(this.#run, this.#query, 0, 1, id);
+      const { located } = await this.#source.rows(this.#run, this.#controls.query, 0, 1, id);
       if (wanted === this.#wanted) this.#list.mark(located ?? undefined);
     } catch (error) {
       if (wanted !== this.#wanted) return;
@@ -327,43 +247,4 @@ export class TrajectoriesView implements View {
       ),
     );
   }
-}
-
-function rowElement(row: TrajectoryRow): HTMLElement {
-  const state = stateOf(row);
-  const signs = { right: "✓", wrong: "✕", outage: "!", cut: "…" };
-  return el(
-    "div",
-    {},
-    el("span", { class: `state ${state}`, "aria-hidden": "true" }, signs[state]),
-    el("span", { class: "hidden" }, `${state}: `),
-    el(
-      "div",
-      { class: "row-text" },
-      el("div", { class: "row-question" }, foreign(row.question)),
-      el(
-        "div",
-        { class: "row-answer" },
-        row.answer === null ? el("i", {}, foreign(row.status)) : foreign(row.answer),
-      ),
-    ),
-    el(
-      "div",
-      { class: "row-side" },
-      el("span", { class: "row-id" }, foreign(row.id)),
-      el(
-        "span",
-        { class: "row-facts" },
-        row.leaked !== null &&
-          el("span", { class: "dot leak", title: `${row.leaked} holds the answer` }, "leak"),
-        row.critique !== null &&
-          row.critique !== "ok" &&
-          el("span", { class: "dot judge", title: "no critique" }, "judge"),
-        row.weight !== null &&
-          el("span", { title: "mean distillation weight" }, `w ${number(row.weight, 2)}`),
-        el("span", { title: "searches" }, `${row.searches} ⌕`),
-        el("span", { title: "advantage" }, signed(row.advantage, 2)),
-      ),
-    ),
-  );
 }

@@ -1,67 +1,18 @@
-import { stat } from "node:fs/promises";
-import { availableParallelism } from "node:os";
-import type { Connection, Table } from "@lancedb/lancedb";
 import PQueue from "p-queue";
 import { type AbortOptions, abortable, throwIfAborted } from "../../abort.js";
 import { HindsearchError } from "../../errors.js";
-import { Scrubber } from "../../network/secrets.js";
 import { plainAnalyzer } from "../analyzer.js";
 import type { CorpusSource } from "../checksum.js";
 import { cutText } from "../cut.js";
 import { checkVectors, type EmbeddingModel } from "../embedding/embedding-model.js";
 import { type Passage, parseContents } from "../passage.js";
 import { checkSearch, closedError, type Retriever } from "../retriever.js";
-import { buildIndex, type IndexBuildOptions, indexAddress } from "./build.js";
+import { buildIndex, type IndexBuildOptions } from "./build.js";
 import { fuse } from "./fusion.js";
-import { loadLance } from "./lance-package.js";
-import {
-  embeddingNote,
-  type IndexManifest,
-  IndexNotes,
-  PROBE,
-  sameEmbedding,
-  TABLE,
-  TEXT,
-  VECTOR,
-} from "./manifest.js";
+import { type IndexManifest, TEXT } from "./manifest.js";
+import { type OpenIndex, openIndex } from "./open.js";
+import type { CorpusIndexOptions } from "./open-options.js";
 import { nearest, REFINE } from "./vector-index.js";
-
-/** By words, by vectors, or by both. */
-export type SearchMode = "lexical" | "dense" | "hybrid";
-
-/** Settings of reciprocal rank fusion. */
-export interface FusionOptions {
-  /** The constant of its formula: the larger, the less the first ranks stand out; at least 0. Default 60. */
-  k?: number | undefined;
-  /** How deep each list is; at least 1. Default 100. */
-  depth?: number | undefined;
-}
-
-/** Settings of {@link CorpusIndex.open}. */
-export interface CorpusIndexOptions extends AbortOptions {
-  /** Default `hybrid` if `embedding` is given, else `lexical`. */
-  mode?: SearchMode | undefined;
-  /**
-   * The model that the index was built with; needed for dense and hybrid search. It stays the caller's: `close()` does
-   * not close it.
-   */
-  embedding?: EmbeddingModel | undefined;
-  /** What the manifest's checksum must be, e.g. from {@link corpusChecksum}: an index of anything else is refused. */
-  checksum?: string | undefined;
-  /**
-   * Searches of the engine at work at the same time, the others wait; at least 1. Default `max(4, 2 * cores)`. The
-   * engine has no limit of its own, and hundreds at once make each of them slow.
-   */
-  concurrency?: number | undefined;
-  /**
-   * Partitions of the vector index that a query looks into: more find more and take longer. Default: a third of them.
-   */
-  probes?: number | undefined;
-  /** Of hybrid search. */
-  fusion?: FusionOptions | undefined;
-  /** As in {@link IndexBuildOptions.storageOptions}. */
-  storageOptions?: Record<string, string> | undefined;
-}
 
 /** Longer queries are cut for the embedding model, in characters. No model looks at more. */
 const MAX_EMBEDDED = 8192;
@@ -71,17 +22,6 @@ interface Row {
   contents: string;
   _score?: number;
   _distance?: number;
-}
-
-interface IndexParts {
-  connection: Connection;
-  table: Table;
-  manifest: IndexManifest;
-  embedding: EmbeddingModel | undefined;
-  mode: SearchMode;
-  concurrency: number;
-  probes: number | undefined;
-  fusion: { k: number; depth: number };
 }
 
 /**
@@ -104,11 +44,11 @@ interface IndexParts {
 export class CorpusIndex implements Retriever {
   /** What the index says about itself. */
   readonly manifest: Readonly<IndexManifest>;
-  readonly #parts: IndexParts;
+  readonly #parts: OpenIndex;
   readonly #queue: PQueue;
   #closed: Promise<void> | undefined;
 
-  private constructor(parts: IndexParts) {
+  private constructor(parts: OpenIndex) {
     this.#parts = parts;
     this.manifest = parts.manifest;
     this.#queue = new PQueue({ concurrency: parts.concurrency });
@@ -150,32 +90,7 @@ export class CorpusIndex implements Retriever {
    * engine cannot open it or the embedding model does not answer; `ABORTED`.
    */
   static async open(folder: string, options: CorpusIndexOptions = {}): Promise<CorpusIndex> {
-    const { embedding, storageOptions = {}, signal } = options;
-    const settings = checkedOptions(options);
-    const { uri, local } = indexAddress(folder);
-    if (local && !(await isFolder(uri))) throw noIndex(uri);
-    const { lance } = await loadLance();
-    throwIfAborted(signal);
-    const scrubber = new Scrubber(Object.values(storageOptions));
-    const connection = await lance.connect(uri, { storageOptions }).catch((cause) => {
-      throw cannotOpen(uri, cause, scrubber);
-    });
-    try {
-      const notes = await IndexNotes.open(connection, uri);
-      notes.close();
-      const { manifest } = notes;
-      if (manifest === undefined) throw noIndex(uri, notes.settings !== undefined);
-      checkCorpus(manifest, options.checksum, uri);
-      if (settings.mode !== "lexical") await checkEmbedding(manifest, embedding, uri, signal);
-      const table = await connection.openTable(TABLE);
-      if (settings.mode !== "dense") await table.prewarmIndex(TEXT.index);
-      if (settings.mode !== "lexical" && manifest.vectorIndex !== null)
-        await table.prewarmIndex(VECTOR.index);
-      return new CorpusIndex({ connection, table, manifest, embedding, ...settings });
-    } catch (cause) {
-      connection.close();
-      throw cause instanceof HindsearchError ? cause : cannotOpen(uri, cause, scrubber);
-    }
+    return new CorpusIndex(await openIndex(folder, options));
   }
 
   /** How many passages the index holds. */
@@ -278,78 +193,4 @@ async function rows(answer: Promise<Row[]>): Promise<Passage[]> {
     // The engine's distance of inner products is 1 minus the product.
     score: _score ?? 1 - (_distance as number),
   }));
-}
-
-function checkedOptions(options: CorpusIndexOptions) {
-  const { embedding, mode = embedding === undefined ? "lexical" : "hybrid", probes, fusion } = options;
-  const { concurrency = Math.max(4, 2 * availableParallelism()) } = options;
-  const { k = 60, depth = 100 } = fusion ?? {};
-  const wrong = (message: string) => new HindsearchError("INVALID_ARGUMENT", message);
-  if (!["lexical", "dense", "hybrid"].includes(mode)) {
-    throw wrong(`mode must be "lexical", "dense" or "hybrid", not ${JSON.stringify(mode)}.`);
-  }
-  if (mode !== "lexical" && embedding === undefined) {
-    throw wrong(
-      `mode ${mode} needs the embedding model that the index was built with; pass it as embedding.`,
-    );
-  }
-  for (const [name, value] of Object.entries({ concurrency, probes, "fusion.depth": depth })) {
-    if (value === undefined || (Number.isSafeInteger(value) && value >= 1)) continue;
-    throw wrong(`${name} must be a whole number of at least 1, not ${value}.`);
-  }
-  if (!(k >= 0 && k < Number.POSITIVE_INFINITY)) {
-    throw wrong(`fusion.k must be a finite number of at least 0, not ${k}.`);
-  }
-  return { mode, concurrency, probes, fusion: { k, depth } };
-}
-
-function checkCorpus(manifest: IndexManifest, checksum: string | undefined, uri: string): void {
-  if (checksum === undefined || checksum === manifest.checksum) return;
-  throw new HindsearchError(
-    "INDEX_MISMATCH",
-    `${uri} is an index of another corpus: its checksum is ${manifest.checksum}, expected ${checksum}. Build it again.`,
-  );
-}
-
-async function checkEmbedding(
-  manifest: IndexManifest,
-  embedding: EmbeddingModel | undefined,
-  uri: string,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const mismatch = (message: string) => new HindsearchError("INDEX_MISMATCH", `${uri} ${message}`);
-  if (manifest.embedding === null || embedding === undefined) {
-    throw mismatch("was built without vectors; build it with an embedding model, or search in mode lexical.");
-  }
-  if (embedding.name !== manifest.embedding.model) {
-    throw mismatch(
-      `was built with the embedding model ${manifest.embedding.model}, not ${embedding.name}. Use that one, or build again.`,
-    );
-  }
-  const vectors = await embedding.embed([PROBE], "passage", { signal });
-  checkVectors(vectors, 1, embedding.name, manifest.embedding.dimensions);
-  if (sameEmbedding(manifest.embedding, embeddingNote(embedding.name, vectors[0] as Float32Array))) return;
-  throw mismatch(
-    `was built with an embedding model of the same name, ${embedding.name}, that gave other vectors. Its weights, prefixes, ` +
-      "pooling or normalisation have changed; restore them, or build again.",
-  );
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  const status = await stat(path).catch(() => undefined);
-  return status?.isDirectory() ?? false;
-}
-
-function noIndex(uri: string, begun = false): HindsearchError {
-  const message = begun
-    ? `${uri} holds an index that is not complete. The same CorpusIndex.build goes on with it.`
-    : `${uri} is not a search index. CorpusIndex.build makes one, and so does hindsearch index.`;
-  return new HindsearchError("INVALID_DATA", message);
-}
-
-/** Without the cause, which may quote a key of the object store. */
-function cannotOpen(uri: string, cause: unknown, scrubber: Scrubber): HindsearchError {
-  const reason = scrubber.scrub((cause as Error).message);
-  const message = `The search engine cannot open the index at ${uri}: ${reason}. Build it again.`;
-  return new HindsearchError("RETRIEVAL_FAILED", message);
 }

@@ -135,11 +135,7 @@ Operand attention(const Kernels& kernels, ComputeType compute, const ConstHeadsV
     if (rows.count > 0) flush();
   };
   const auto tasks = static_cast<std::int64_t>(parts.size());
-  if (useful_threads(total_scores(sequences) * heads * width / 8) == 1) {
-    for (std::int64_t i = 0; i < tasks; ++i) run(i);
-  } else {
-    parallel_for(tasks, run);
-  }
+  parallel_tasks(tasks, total_scores(sequences) * heads * width / 8, run);
   return rounds ? rounded.operand() : as_operand(out, heads * width);
 }
 

@@ -190,11 +190,7 @@ void attention_backward(const Kernels& kernels, const ConstHeadsView& queries,
   std::int64_t work = 0;
   for (const SequenceRows& s : sequences) work += std::int64_t{s.rows} * s.rows;
   const auto tasks = static_cast<std::int64_t>(sequences.size()) * pages.heads;
-  if (useful_threads(work * heads * width / 6) == 1) {
-    for (std::int64_t i = 0; i < tasks; ++i) run(i);
-  } else {
-    parallel_for(tasks, run);
-  }
+  parallel_tasks(tasks, work * heads * width / 6, run);
 }
 
 }  // namespace hindsearch::cpu

@@ -51,12 +51,7 @@ void head_log_probs(const Kernels& kernels, ComputeType compute, const Numbers& 
             chunk_statistics(row, columns, inverse_temperature);
       }
     };
-    const std::int64_t tasks = blocks * chunks;
-    if (useful_threads(group_rows * vocabulary * width / 32) == 1) {
-      for (std::int64_t task = 0; task < tasks; ++task) run(task);
-    } else {
-      parallel_for(tasks, run);
-    }
+    parallel_tasks(blocks * chunks, group_rows * vocabulary * width / 32, run);
     for (std::int64_t r = 0; r < group_rows; ++r) {
       SoftmaxSum sum;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum.add(statistics[r * chunks + chunk]);

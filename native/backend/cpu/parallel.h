@@ -17,6 +17,13 @@ inline int useful_threads(std::int64_t work) {
   return static_cast<int>(std::clamp<std::int64_t>(work / kWorthAThread, 1, thread_count()));
 }
 
+// body(task) for every task in [0, tasks), which together are `work` operations.
+template <class Body>
+void parallel_tasks(std::int64_t tasks, std::int64_t work, Body&& body) {
+  if (useful_threads(work) > 1) return parallel_for(tasks, body);
+  for (std::int64_t task = 0; task < tasks; ++task) body(task);
+}
+
 // body(begin, end) over [0, count) in contiguous ranges; `cost` is about the number of elements one
 // item touches. Ranges depend on the number of threads, so an item must not depend on its range.
 template <class Body>

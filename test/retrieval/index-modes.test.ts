@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Random } from "../../lib/data/random.js";
-import { CorpusIndex, type CorpusIndexOptions } from "../../lib/retrieval/embedded/corpus-index.js";
+import { CorpusIndex } from "../../lib/retrieval/embedded/corpus-index.js";
+import type { CorpusIndexOptions } from "../../lib/retrieval/embedded/open-options.js";
 import {
   type EmbeddingModel,
   innerProduct,

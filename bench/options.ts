@@ -29,6 +29,7 @@ export function readOptions(): Options {
     threads: values.threads === undefined ? undefined : wholeNumber("threads", values.threads, 1),
     json: values.json,
     python: values.python,
+    torchScript: values["torch-script"],
     llama: values.llama,
     nodeLlama: values["node-llama"],
   };
@@ -44,6 +45,7 @@ function parse() {
         threads: { type: "string" },
         json: { type: "string", default: "build/bench/results.json" },
         python: { type: "string", default: "/usr/bin/python3" },
+        "torch-script": { type: "string" },
         llama: { type: "string" },
         "node-llama": { type: "string" },
       },

@@ -11,6 +11,8 @@ export interface Peers {
   oneDnn?: true;
   /** A Python that has torch. */
   torch?: string;
+  /** Another PyTorch program of the training step. */
+  torchScript?: string;
   /** Folder of llama-bench and llama-batched-bench. */
   llama?: string;
   /** Folder in which node-llama-cpp is installed. */
@@ -20,13 +22,16 @@ export interface Peers {
 /** Where to look. */
 export interface PeerPaths {
   python: string;
+  torchScript: string | undefined;
   llama: string | undefined;
   nodeLlama: string | undefined;
 }
 
 /** Finds the peers. A path that was given and holds nothing is an error; what was not given may be missing. */
-export async function findPeers({ python, llama, nodeLlama }: PeerPaths): Promise<Peers> {
+export async function findPeers(paths: PeerPaths): Promise<Peers> {
+  const { python, torchScript, llama, nodeLlama } = paths;
   for (const path of [
+    ...(torchScript === undefined ? [] : [torchScript]),
     ...(llama === undefined ? [] : [join(llama, "llama-bench"), join(llama, "llama-batched-bench")]),
     ...(nodeLlama === undefined ? [] : [join(nodeLlama, "node_modules/node-llama-cpp/package.json")]),
   ]) {
@@ -41,6 +46,7 @@ export async function findPeers({ python, llama, nodeLlama }: PeerPaths): Promis
   return {
     ...(program("onednn_bench") && { oneDnn: true as const }),
     ...(hasTorch && { torch: python }),
+    ...(hasTorch && torchScript !== undefined && { torchScript }),
     ...(llama !== undefined && { llama }),
     ...(nodeLlama !== undefined && { nodeLlama }),
   };

@@ -9,19 +9,28 @@ import type { TrainTask } from "../work/train.js";
 
 const SCRIPT = fileURLToPath(new URL("./train.py", import.meta.url));
 
-/** The name that its results go by. */
+/** The names that their results go by: of `train.py`, and of the program that was given. */
 export const TORCH = "PyTorch";
+export const TORCH_SCRIPT = "PyTorch, given script";
 
 /** The same step in PyTorch, f32 or bf16 autocast; nothing if it is not there. */
 export function torch({ peers, threads, signal }: Bench, task: TrainTask): Contender[] {
-  const python = peers.torch;
+  const { torch: python, torchScript } = peers;
   if (python === undefined) return [];
-  const run = async (): Promise<Sample> => {
-    const args = [SCRIPT, JSON.stringify({ ...task, ...MODELS[task.model], threads })];
-    const { stdout } = await promisify(execFile)(python, args, { signal, env: withoutBlasChoice() });
-    return JSON.parse(stdout) as Sample;
+  const start = async (...args: string[]): Promise<string> =>
+    (await promisify(execFile)(python, args, { signal, env: withoutBlasChoice() })).stdout;
+  const own = async () =>
+    JSON.parse(await start(SCRIPT, JSON.stringify({ ...task, ...MODELS[task.model], threads }))) as Sample;
+  const given = async (script: string): Promise<Sample> => {
+    const { model, compute, steps, batch, length } = task;
+    const numbers = [threads, steps, batch, length, 1].map(String);
+    const printed = await start(script, model.toLowerCase(), compute === "bf16" ? "amp" : "f32", ...numbers);
+    return { rate: Number(/tok\/s=([\d.]+)/.exec(printed)?.[1]) };
   };
-  return [{ name: TORCH, run }];
+  return [
+    { name: TORCH, run: own },
+    ...(torchScript === undefined ? [] : [{ name: TORCH_SCRIPT, run: () => given(torchScript) }]),
+  ];
 }
 
 /** OpenBLAS chooses its kernels best itself. */

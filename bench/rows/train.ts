@@ -2,7 +2,7 @@ import { atLeast, atMost, type Figure } from "../figure.js";
 import { inFreshProcess } from "../fresh-process.js";
 import { trainingLimit } from "../limits.js";
 import { MODELS } from "../models.js";
-import { TORCH, torch } from "../peers/torch.js";
+import { TORCH, TORCH_SCRIPT, torch } from "../peers/torch.js";
 import { Rounds, type Sample } from "../rounds.js";
 import { type Bench, limitOf, machine, OURS, peerResults, type Row } from "../row.js";
 import type { TrainTask } from "../work/train.js";
@@ -56,7 +56,7 @@ async function trainFigure(bench: Bench, row: string, task: TrainTask, wanted: W
   const contenders = [machine(bench), { name: OURS, run }, ...torch(bench, task)];
   const rounds = await Rounds.run(contenders, bench.rounds, (line) => bench.log(`${task.compute}, ${line}`));
   const samples = rounds.each(OURS, "rate");
-  const peers = peerResults(rounds, "rate", [TORCH]);
+  const peers = peerResults(rounds, "rate", [TORCH, TORCH_SCRIPT]);
   const limit = limitOf(rounds, samples, (m) =>
     trainingLimit(m, MODELS[task.model], task.compute, task.length),
   );
@@ -72,6 +72,9 @@ async function trainFigure(bench: Bench, row: string, task: TrainTask, wanted: W
     peers,
     targets: [
       atLeast(wanted.torch, `x ${TORCH}`, peers[TORCH]?.ratio),
+      ...(rounds.has(TORCH_SCRIPT)
+        ? [atLeast(wanted.torch, `x ${TORCH_SCRIPT}`, peers[TORCH_SCRIPT]?.ratio)]
+        : []),
       atLeast(wanted.utilisation, "% MFU", 100 * limit.share),
       ...(wanted.gibibytes === undefined ? [] : [atMost(wanted.gibibytes, "GiB", peakMemory / GIBIBYTE)]),
     ],
